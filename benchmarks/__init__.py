@@ -1,0 +1,1 @@
+"""Measured claims, each a command that prints a table and writes JSON."""

@@ -1,0 +1,1 @@
+"""What both sides of Passline agree on: data that crosses a boundary and the arithmetic that gives it meaning."""

@@ -1,0 +1,175 @@
+"""The release bundle: the only thing that crosses from training to inference.
+
+    <digest>/
+      bundle.json         manifest; its canonical JSON's SHA-256 is the bundle's digest
+      model.onnx          portable model, FP32
+      golden/             pictures with the detections that the bundle must reproduce at every load
+      attestations/       what was learned after sealing; each file is JSON and names the digest
+
+Everything that serving needs is in the manifest; serving guesses nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from data_contracts.base import Contract, Fraction, Name, Sha256, WidthHeight, canonical_json, sha256_of
+from data_contracts.detections import Detection, Verdict
+from data_contracts.letterbox import LetterboxRule
+
+MANIFEST_FILE = "bundle.json"
+MODEL_FILE = "model.onnx"
+GOLDEN_DIR = "golden"
+GOLDEN_FILE = "golden/golden.json"
+ATTESTATIONS_DIR = "attestations"
+
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+
+
+def _plain_relative_path(path: str) -> str:
+    parts = path.split("/")
+    if path.startswith("/") or "\\" in path or any(part in ("", ".", "..") for part in parts):
+        raise ValueError(f"{path!r} is not a plain relative path with forward slashes")
+    return path
+
+
+BundlePath = Annotated[str, AfterValidator(_plain_relative_path)]
+
+
+class FileEntry(Contract):
+    """One file of the bundle, as it must be found."""
+
+    sha256: Sha256
+    size_bytes: int = Field(ge=0)
+
+
+class InputSpec(Contract):
+    """The tensor that the model takes: (batch, 3, height, width)."""
+
+    tensor: str = Field(min_length=1)
+    wh: WidthHeight
+    colour_order: Literal["rgb"]
+    dtype: Literal["float32"]
+    divisor: float = Field(gt=0, allow_inf_nan=False, description="8-bit values are divided by this.")
+
+
+class OutputSpec(Contract):
+    """The tensor that the model gives.
+
+    raw: (batch, 4 + classes, anchors): centre x, centre y, width, height in input pixels, then a score per class.
+    end_to_end: (batch, boxes, 6): left, top, right, bottom in input pixels, score, class id; no NMS follows.
+    """
+
+    tensor: str = Field(min_length=1)
+    layout: Literal["raw", "end_to_end"]
+
+
+class NmsSettings(Contract):
+    """Non-maximum suppression within each class."""
+
+    iou: Fraction = Field(description="A box that overlaps a better one of its class by more than this is dropped.")
+    max_candidates: int = Field(ge=1, description="Best-scored boxes of one picture that enter suppression.")
+    max_detections: int = Field(ge=1, description="Boxes of one picture that leave it.")
+
+
+class Tolerance(Contract):
+    """How far an answer may lie from the recorded one."""
+
+    box_px: float = Field(gt=0, allow_inf_nan=False, description="Largest distance of a corner coordinate.")
+    score: float = Field(gt=0, le=1, allow_inf_nan=False)
+
+
+class VerdictRule(Contract):
+    """NG when at least one box of a class reaches its threshold."""
+
+    kind: Literal["any_box_over_threshold"]
+    thresholds: tuple[Fraction, ...] = Field(description="One per class, in class order.")
+    chosen_on: str = Field(min_length=1, description="The split and rule that gave the thresholds.")
+
+
+class RuntimeSpec(Contract):
+    """What a runtime must be able to read."""
+
+    onnx_opset: int = Field(ge=1)
+    onnx_ir: int = Field(ge=1)
+    onnxruntime_min: str = Field(pattern=r"^\d+\.\d+(\.\d+)?$", description="Oldest ONNX Runtime that may load it.")
+
+
+class Provenance(Contract):
+    """Where the bundle comes from."""
+
+    dataset_name: str
+    dataset_revision: str = Field(description="Git commit of the dataset repository.")
+    dataset_hash: str = Field(description="DVC hash of the dataset directory.")
+    code_commit: str
+    code_dirty: bool
+    mlflow_run_id: str
+    seed: int
+    versions: dict[str, str] = Field(description="Library versions at training.")
+
+
+class BundleManifest(Contract):
+    """bundle.json."""
+
+    schema_version: Literal[1]
+    name: Name = Field(description="Registry name of the model.")
+    version: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+-]{0,62}$", description="Label for people; made at sealing.")
+    created_at: datetime
+    class_names: tuple[str, ...] = Field(min_length=1)
+    input: InputSpec
+    letterbox: LetterboxRule
+    output: OutputSpec
+    nms: NmsSettings
+    verdict: VerdictRule
+    runtime: RuntimeSpec
+    tolerances: dict[Precision, Tolerance] = Field(description="For golden checks, per precision.")
+    provenance: Provenance
+    files: dict[BundlePath, FileEntry]
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        found = []
+        if len(set(self.class_names)) != len(self.class_names):
+            found.append("class_names: a name stands twice")
+        if len(self.verdict.thresholds) != len(self.class_names):
+            found.append(
+                f"verdict.thresholds: expected {len(self.class_names)}, one per class, got {len(self.verdict.thresholds)}"
+            )
+        found += [f"files: {name} is not listed" for name in (MODEL_FILE, GOLDEN_FILE) if name not in self.files]
+        if "fp32" not in self.tolerances:
+            found.append("tolerances: fp32 is missing")
+        if found:
+            raise ValueError("; ".join(found))
+        return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON of this manifest."""
+        return sha256_of(canonical_json(self.model_dump(mode="json")))
+
+
+class GoldenPicture(Contract):
+    """One picture of `golden/` and what the bundle must find in it."""
+
+    file: BundlePath
+    verdict: Verdict
+    detections: tuple[Detection, ...]
+
+
+class GoldenSet(Contract):
+    """golden/golden.json. The recorded boxes are those over `score_floor`."""
+
+    score_floor: Fraction
+    pictures: tuple[GoldenPicture, ...] = Field(min_length=1)
+
+
+class Attestation(Contract):
+    """A statement about a sealed bundle, kept in `attestations/<kind>.json`."""
+
+    kind: Name
+    digest: Sha256
+    made_at: datetime
+    statement: dict[str, object]

@@ -1,0 +1,1 @@
+"""How and where Passline runs: local stack, command line, work pools, demo."""

@@ -1,0 +1,1 @@
+"""Wiring only: which step follows which, and on which side."""

@@ -1,0 +1,1 @@
+"""What ships to the inference host. Never imports torch, ultralytics, prefect, mlflow or dvc."""
