@@ -98,6 +98,23 @@ class RuntimeSpec(Contract):
     onnxruntime_min: str = Field(pattern=r"^\d+\.\d+(\.\d+)?$", description="Oldest ONNX Runtime that may load it.")
 
 
+class ModelSpec(Contract):
+    """All that a detector needs to run `model.onnx`: from a picture's pixels to boxes in that picture."""
+
+    class_names: tuple[str, ...] = Field(min_length=1)
+    input: InputSpec
+    letterbox: LetterboxRule
+    output: OutputSpec
+    nms: NmsSettings
+    runtime: RuntimeSpec
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Self:
+        if len(set(self.class_names)) != len(self.class_names):
+            raise ValueError("class_names: a name stands twice")
+        return self
+
+
 class Provenance(Contract):
     """Where the bundle comes from."""
 
@@ -118,13 +135,8 @@ class BundleManifest(Contract):
     name: Name = Field(description="Registry name of the model.")
     version: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+-]{0,62}$", description="Label for people; made at sealing.")
     created_at: datetime
-    class_names: tuple[str, ...] = Field(min_length=1)
-    input: InputSpec
-    letterbox: LetterboxRule
-    output: OutputSpec
-    nms: NmsSettings
+    model: ModelSpec
     verdict: VerdictRule
-    runtime: RuntimeSpec
     tolerances: dict[Precision, Tolerance] = Field(description="For golden checks, per precision.")
     provenance: Provenance
     files: dict[BundlePath, FileEntry]
@@ -132,12 +144,9 @@ class BundleManifest(Contract):
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         found = []
-        if len(set(self.class_names)) != len(self.class_names):
-            found.append("class_names: a name stands twice")
-        if len(self.verdict.thresholds) != len(self.class_names):
-            found.append(
-                f"verdict.thresholds: expected {len(self.class_names)}, one per class, got {len(self.verdict.thresholds)}"
-            )
+        classes, thresholds = len(self.model.class_names), len(self.verdict.thresholds)
+        if thresholds != classes:
+            found.append(f"verdict.thresholds: expected {classes}, one per class, got {thresholds}")
         found += [f"files: {name} is not listed" for name in (MODEL_FILE, GOLDEN_FILE) if name not in self.files]
         if "fp32" not in self.tolerances:
             found.append("tolerances: fp32 is missing")

@@ -62,10 +62,14 @@ class ClassList(Contract):
 def label_path_of(image_path: PurePosixPath) -> PurePosixPath:
     """Where the label file of a picture lies, both relative to the dataset folder.
 
+    The last folder named `images` becomes `labels`, as in the trainer; without one the label lies beside the picture.
+
     >>> str(label_path_of(PurePosixPath("images/train/a.b.jpg")))
     'labels/train/a.b.txt'
+    >>> str(label_path_of(PurePosixPath("train/images/a.jpg")))
+    'train/labels/a.txt'
     """
-    parts = image_path.parts
-    if parts[0] != "images":
-        raise ValueError(f"{image_path}: expected a path below images/")
-    return PurePosixPath("labels", *parts[1:-1], image_path.stem + ".txt")
+    folders = list(image_path.parts[:-1])
+    if "images" in folders:
+        folders[len(folders) - 1 - folders[::-1].index("images")] = "labels"
+    return PurePosixPath(*folders, image_path.stem + ".txt")

@@ -28,7 +28,9 @@ class LetterboxRule(Contract):
     scale_up: bool = Field(description="Whether a picture smaller than the input is enlarged.")
     placement: Literal["centre"] = Field(description="Where the picture sits in the input.")
     odd_padding_bias: float = Field(
-        ge=0.0, lt=0.5, description="Subtracted from half the padding before rounding: an odd pixel goes below and right."
+        ge=0.0,
+        lt=0.5,
+        description="Subtracted from half the padding before rounding: an odd pixel goes below and right.",
     )
 
 
@@ -66,8 +68,15 @@ def fit_letterbox(image_wh: WidthHeight, input_wh: WidthHeight, rule: LetterboxR
 
 
 def boxes_to_image(boxes_xyxy_px: npt.NDArray[np.float32], letterbox: Letterbox) -> npt.NDArray[np.float32]:
-    """Boxes in input pixels, shape (n, 4), to pixels of the displayed picture, clipped to its edges."""
+    """Boxes in input pixels, shape (n, 4), to pixels of the displayed picture, clipped to its edges.
+
+    Each axis is divided by what really happened to it, resized over original, as in Ultralytics' `scale_boxes`. The
+    wished `scale` ignores that the resized sides are whole pixels and would be off by up to 0.5 / scale pixels at the
+    far edge: a 2448x100 picture becomes 160x7 in a 160x160 input, not 160x6.54, and its middle, input row 79.5, comes
+    back as row 50 and not as 53.6.
+    """
     pad = np.array([*letterbox.pad_xy_px, *letterbox.pad_xy_px], dtype=np.float32)
     limit = np.array([*letterbox.image_wh, *letterbox.image_wh], dtype=np.float32)
-    moved = (boxes_xyxy_px.astype(np.float32, copy=False) - pad) / np.float32(letterbox.scale)
-    return np.clip(moved, 0.0, limit)
+    gain_xy = [inner / outer for inner, outer in zip(letterbox.resized_wh, letterbox.image_wh, strict=True)]
+    moved = (boxes_xyxy_px.astype(np.float32, copy=False) - pad) / np.array([*gain_xy, *gain_xy], dtype=np.float32)
+    return np.clip(moved, np.float32(0.0), limit)

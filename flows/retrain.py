@@ -1,0 +1,99 @@
+"""Outcome: today's data became a gated candidate, and champion where it is better. Runs on pool `training`, queue `train`.
+
+    pin -> validate -> split -> train -> export -> thresholds -> seal -> evaluate -> parity -> gates -> register -> promote
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import State, flow
+from prefect.states import Cancelled, Completed
+
+from data_contracts.dataset import Split
+from flows.promote import promote
+from tasks.backlog import catch_up_words
+from tasks.champion import fetch_champion
+from tasks.evaluate import EvaluationResult, evaluate_bundle
+from tasks.export import export_model
+from tasks.findings import ValidationReport
+from tasks.gates import GateReport, decide_gates
+from tasks.job import TrainingJob
+from tasks.parity import check_parity
+from tasks.pin import PinnedDataset, pin_dataset
+from tasks.preflight import preflight
+from tasks.promote import PromoteConfig
+from tasks.register import register_bundle
+from tasks.run_folder import run_folder
+from tasks.seal import SealedBundle, seal_bundle
+from tasks.settings import SiteSettings, load_site_settings
+from tasks.showcase import leave_links, leave_results
+from tasks.thresholds import choose_thresholds
+from tasks.train import RunOrigin, TrainedModel, train_detector
+from tasks.validate import check_dataset, require_accepted
+from tasks.validation_artifact import leave_validation
+from tasks.working_copy import WorkingCopy, prepare_working_copy
+
+
+@flow(name="retrain", description=__doc__)
+def retrain(job: TrainingJob, promotion: PromoteConfig) -> State:
+    """One retraining. Completed as "Promoted", "Registered" or "Rejected"; the message says why."""
+    if words := catch_up_words():
+        return Cancelled(message=words)
+    settings = load_site_settings()
+    folder = run_folder(settings.runs)
+    pinned, copy = _data(job, settings, folder)
+    trained, bundle = _candidate(job, settings, folder, pinned, copy)
+    evaluation, report = _judged(job, settings, folder, trained, bundle, copy)
+    leave_links(settings.mlflow_url, settings.mlflow_public_url, trained.mlflow_run_id, folder / "data/data_report.html")
+    if not report.accepted:
+        return Completed(name="Rejected", message="; ".join(check.words for check in report.refusals))
+    version = register_bundle(settings.mlflow_url, bundle.path, evaluation, report)
+    if not (job.promote and report.promotable):
+        return Completed(name="Registered", message=f"version {version.number}: {report.promotion.words}")
+    promote(version.name, version.number, report.promotion.words, promotion)
+    return Completed(name="Promoted", message=f"version {version.number}: {report.promotion.words}")
+
+
+def _data(job: TrainingJob, settings: SiteSettings, folder: Path) -> tuple[PinnedDataset, WorkingCopy]:
+    ref = settings.locate(job.dataset.ref)
+    preflight(settings.mlflow_url, job.seal.name, ref.repository, job.train, settings.home, job.preflight)
+    pinned = pin_dataset(ref, job.dataset.name, settings.pinned)
+    report: ValidationReport = check_dataset(pinned.folder, job.validation, folder / "data", job.dataset.name)
+    leave_validation(report)
+    require_accepted(report)
+    return pinned, prepare_working_copy(pinned.folder, job.splits, folder / "dataset")
+
+
+def _candidate(
+    job: TrainingJob, settings: SiteSettings, folder: Path, pinned: PinnedDataset, copy: WorkingCopy
+) -> tuple[TrainedModel, SealedBundle]:
+    origin = RunOrigin(job.seal.name, folder.name, pinned.pin, folder.name)
+    trained = train_detector(job.train, copy.data_yaml, folder / "train", settings.mlflow_url, origin, settings.home)
+    exported = export_model(trained.weights, job.train.imgsz, folder / "model.onnx", settings.home, job.export)
+    rule = choose_thresholds(exported, copy.folder, job.thresholds)
+    bundle = seal_bundle(
+        exported, rule, copy.folder, pinned.pin, trained.mlflow_run_id, job.train.seed, job.seal, folder / "bundles"
+    )
+    return trained, bundle
+
+
+def _judged(
+    job: TrainingJob,
+    settings: SiteSettings,
+    folder: Path,
+    trained: TrainedModel,
+    bundle: SealedBundle,
+    copy: WorkingCopy,
+) -> tuple[EvaluationResult, GateReport]:
+    names = trained.class_names
+    candidate = evaluate_bundle(bundle.path, copy.folder, names, Split.TEST, job.evaluate, folder / "evaluation")
+    champion_bundle = fetch_champion(settings.mlflow_url, job.seal.name, folder / "champion")
+    champion = None
+    if champion_bundle is not None:
+        target = folder / "champion-evaluation"
+        champion = evaluate_bundle(champion_bundle, copy.folder, names, Split.TEST, job.evaluate, target)
+    parity = check_parity(trained.weights, bundle.path, copy.folder, settings.home, job.parity)
+    report = decide_gates(candidate, champion, parity, job.gates)
+    leave_results(bundle.path, copy.folder, candidate, champion, report)
+    return candidate, report

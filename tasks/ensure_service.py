@@ -1,0 +1,136 @@
+"""Step: the service and its agent are up and run the code and configuration that are installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from prefect import get_run_logger, task
+from pydantic import Field
+
+from data_contracts.base import Contract, Seconds
+from data_contracts.errors import Problem, ServiceManagerError
+from serving.settings import HostSettings, load_host_settings
+from serving.status import is_live, is_ready, service_status
+from tasks.service_manager import AGENT, SERVICE, ServiceManager
+
+PROBE_S = 0.02
+SERVING_PYTHON = "PASSLINE_SERVING_PYTHON"
+
+
+class EnsureServiceConfig(Contract):
+    """How long the service may take to come up and to go down."""
+
+    start_timeout_s: Seconds = Field(ge=1, le=600, description="Seconds until a started service must be live.")
+    drain_timeout_s: Seconds = Field(ge=1, le=600, description="Seconds that requests in flight get before a restart.")
+
+
+@dataclass(frozen=True)
+class ServiceCheck:
+    """What had to be done. `gap_s`: seconds without a ready service, measured by probes; 0 when it was left alone."""
+
+    action: Literal["left running", "started", "restarted"]
+    gap_s: float
+    fingerprint: str
+
+
+class GapProbe:
+    """Asks a yes-or-no question again and again and measures the longest time without a yes."""
+
+    def __init__(self, answers: Callable[[], bool]) -> None:
+        self._answers = answers
+        self._ended = threading.Event()
+        self._last_yes: float | None = None
+        self._thread = threading.Thread(target=self._watch, name="gap-probe", daemon=True)
+        self.longest_s = 0.0
+
+    def __enter__(self) -> GapProbe:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(PROBE_S):
+            if self._answers():
+                now = time.monotonic()
+                if self._last_yes is not None:
+                    self.longest_s = max(self.longest_s, now - self._last_yes)
+                self._last_yes = now
+
+
+def base_url(host: HostSettings) -> str:
+    """Where the service of this host answers."""
+    return f"http://{host.service_host}:{host.service_port}"
+
+
+def installed_fingerprint(python: str) -> str:
+    """Fingerprint of the serving code and configuration as they lie on this host, by the service's own interpreter."""
+    done = subprocess.run([python, "-m", "serving.fingerprint"], capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:
+        raise ServiceManagerError(
+            Problem(
+                f"{python} -m serving.fingerprint", "a fingerprint", done.stderr.strip()[-400:], "Mend what it names."
+            )
+        )
+    return done.stdout.strip()
+
+
+def ensure_running(
+    manager: ServiceManager, host: HostSettings, config: EnsureServiceConfig, fingerprint: str
+) -> ServiceCheck:
+    """Start what is down; drain and restart what runs other code or configuration than `fingerprint`."""
+    url = base_url(host)
+    if not manager.state(AGENT).running:
+        manager.start(AGENT)
+    if not manager.state(SERVICE).running:
+        manager.start(SERVICE)
+        _wait_until(lambda: is_live(url), config.start_timeout_s, f"service at {url}", "live")
+        return ServiceCheck("started", 0.0, fingerprint)
+    _wait_until(lambda: is_live(url), config.start_timeout_s, f"service at {url}", "live")
+    status = service_status(url)
+    if status is not None and status.fingerprint == fingerprint:
+        return ServiceCheck("left running", 0.0, fingerprint)
+    return ServiceCheck("restarted", _restart(manager, url, config), fingerprint)
+
+
+def _restart(manager: ServiceManager, url: str, config: EnsureServiceConfig) -> float:
+    was_ready = is_ready(url)
+    answers = is_ready if was_ready else is_live
+    with GapProbe(lambda: answers(url)) as probe:
+        _wait_until(lambda: answers(url), config.start_timeout_s, f"service at {url}", "answering before the restart")
+        manager.stop(SERVICE, config.drain_timeout_s)
+        manager.stop(AGENT, config.drain_timeout_s)
+        manager.start(AGENT)
+        manager.start(SERVICE)
+        _wait_until(lambda: answers(url), config.start_timeout_s, f"service at {url}", "ready" if was_ready else "live")
+        time.sleep(2 * PROBE_S)  # the probe sees the return too
+    return probe.longest_s
+
+
+def _wait_until(holds: Callable[[], bool], timeout_s: float, subject: str, wanted: str) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise ServiceManagerError(
+                Problem(subject, f"{wanted} within {timeout_s:g} s", "no answer", "See the service's log.")
+            )
+        time.sleep(PROBE_S)
+
+
+@task(name="ensure service is running")
+def ensure_service_running(config: EnsureServiceConfig) -> ServiceCheck:
+    """Bring the service and agent of this host up, with today's code and configuration."""
+    logger = get_run_logger()
+    fingerprint = installed_fingerprint(os.environ.get(SERVING_PYTHON, sys.executable))
+    check = ensure_running(ServiceManager.from_environment(), load_host_settings(), config, fingerprint)
+    logger.info("service %s; %.0f ms without a ready service", check.action, check.gap_s * 1000)
+    return check

@@ -1,0 +1,54 @@
+"""Register a sealed bundle that passed its gates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import task
+
+from data_contracts.errors import Problem, RegistryError
+from serving.bundle import open_bundle
+from tasks.evaluate import EvaluationResult, flat_metrics
+from tasks.gates import GateReport
+from tasks.registry import RegisteredVersion, Registry
+from tasks.seal import add_attestation
+
+
+def attest_results(bundle_path: Path, evaluation: EvaluationResult, report: GateReport) -> tuple[Path, Path]:
+    """Attach what was measured and what was decided to the bundle; its digest stays."""
+    return (
+        add_attestation(bundle_path, "measurements", evaluation.model_dump(mode="json")),
+        add_attestation(bundle_path, "gates", report.model_dump(mode="json")),
+    )
+
+
+def register(
+    registry: Registry, bundle_path: Path, evaluation: EvaluationResult, report: GateReport
+) -> RegisteredVersion:
+    """Make the bundle a version of its model and point `candidate` to it.
+
+    Raises RegistryError for a bundle that was refused, was measured under another digest, or was not tracked.
+    """
+    bundle = open_bundle(bundle_path, evaluation.digest)
+    manifest = bundle.manifest
+    run_id = manifest.provenance.mlflow_run_id
+    if not report.accepted or report.digest != bundle.digest:
+        refused = "; ".join(check.words for check in report.refusals) or f"a report about {report.digest}"
+        raise RegistryError(
+            Problem(f"bundle {bundle.digest}", "an accepted gate report", refused, "See the gate report.")
+        )
+    if registry.run_status(run_id) != "FINISHED":
+        raise RegistryError(Problem(f"MLflow run {run_id}", "FINISHED", registry.run_status(run_id), "Train again."))
+    attest_results(bundle_path, evaluation, report)
+    registry.log_metrics(run_id, flat_metrics(evaluation))
+    version = registry.register_bundle(manifest.name, run_id, bundle_path, bundle.digest, manifest.version)
+    registry.set_alias(version.name, "candidate", version.number)
+    return version
+
+
+@task(retries=2, retry_delay_seconds=5)
+def register_bundle(
+    mlflow_url: str, bundle_path: Path, evaluation: EvaluationResult, report: GateReport
+) -> RegisteredVersion:
+    """Register an accepted bundle. Doing it twice makes one version."""
+    return register(Registry(mlflow_url), bundle_path, evaluation, report)

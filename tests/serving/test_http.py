@@ -1,0 +1,422 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import builders
+import httpx
+import pytest
+from fakes import FakeEngine, FakeReleases, counted, fake_resident, fresh_metrics
+from fastapi import FastAPI
+
+from data_contracts.errors import EngineError
+from data_contracts.inspection import Inspection, ProblemDetails
+from serving.api_page import PAGE, POLICY, SCRIPT
+from serving.bundle import Bundle, open_bundle
+from serving.detector import Detector, open_detector
+from serving.host import InspectionHost
+from serving.http import make_app
+from serving.images import decode_image
+from serving.settings import HostSettings
+from serving.verdict import judge, score_floor
+
+WH = (64, 48)
+RED = builders.encode(builders.plate(WH, ((0, 0, 32, 24), builders.RED)))
+INSPECT, ANNOTATED = "/v1/inspect", "/v1/inspect/annotated"
+SCOPE = {"type": "http", "method": "POST", "path": INSPECT, "query_string": b"", "headers": []}
+
+
+class Door:
+    """The app around a real detector whose engine can be made to misbehave."""
+
+    def __init__(self, bundle: Bundle, detector: Detector, root: Path) -> None:
+        self.bundle, self.detector = bundle, detector
+        self.engine = FakeEngine(inner=detector.engine)
+        self.host = InspectionHost()
+        self.app: FastAPI = make_app(self.host)
+        self.settings = HostSettings(store=root, max_bytes=200_000, max_pixels=100_000, deadline_s=5.0)
+        self.start()
+
+    def start(self, **changes: Any) -> None:
+        """(Re)start the host with other settings; what it serves is the fake release."""
+        self.settings = self.settings.model_copy(update=changes)
+        self.host.start(self.settings, fresh_metrics(), "worker-1")
+        self.host.releases.stop()
+        self.releases = FakeReleases(
+            fake_resident(
+                self.bundle, self.engine, max_batch=self.settings.max_batch, max_queue=self.settings.max_queue
+            )
+        )
+        self.host.releases = self.releases  # type: ignore[assignment]
+
+    def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
+        return self.run(lambda client: client.request(method, path, **request))
+
+    def inspect(self, **request: Any) -> httpx.Response:
+        return self.ask("POST", INSPECT, **request)
+
+    def run(self, work: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> Any:
+        async def story() -> Any:
+            transport = httpx.ASGITransport(app=self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://door", timeout=30) as client:
+                return await work(client)
+
+        return asyncio.run(story())
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Detector]:
+    bundle = open_bundle(builders.first_bundle(tmp_path_factory.mktemp("bundle")))
+    return bundle, open_detector(bundle, builders.CPU)
+
+
+@pytest.fixture
+def door(opened: tuple[Bundle, Detector], tmp_path: Path) -> Iterator[Door]:
+    door = Door(*opened, tmp_path)
+    yield door
+    door.host.stop()
+
+
+def problem(response: httpx.Response, status: int) -> ProblemDetails:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    found = ProblemDetails.model_validate_json(response.content)
+    assert found.status == status
+    assert found.request_id == response.headers["x-request-id"]
+    return found
+
+
+def json_body(picture: bytes, front: str = "") -> dict[str, Any]:
+    return {"json": {"image": front + base64.b64encode(picture).decode()}}
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "raw, no type": {"content": RED},
+    "raw, image/png": {"content": RED, "headers": {"content-type": "image/png"}},
+    "raw, wrong type": {"content": RED, "headers": {"content-type": "image/jpg"}},
+    "raw, curl's default type": {"content": RED, "headers": {"content-type": "application/x-www-form-urlencoded"}},
+    "multipart": {"files": {"image": ("a.png", RED, "image/png")}},
+    "multipart, wrong type": {"files": {"x": ("a.jpg", RED, "image/jpg")}},
+    "JSON": json_body(RED),
+    "JSON, data URL": json_body(RED, "data:image/png;base64,"),
+    "JSON, wrapped": {"json": {"image": base64.encodebytes(RED).decode()}},
+    "JSON, URL-safe, no padding": {"json": {"image": base64.urlsafe_b64encode(RED).decode().rstrip("=")}},
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_every_way_to_send_a_picture_gives_the_detectors_own_answer(door: Door, way: dict[str, Any]) -> None:
+    response = door.inspect(**way)
+    answer = Inspection.model_validate_json(response.content)
+    rule = door.bundle.manifest.verdict
+    (found,) = door.detector.detect([decode_image(RED, builders.LIMITS)], score_floor(rule))
+    verdict, over = judge(found, rule)
+    assert answer.detections == over.records(door.bundle.manifest.model.class_names)
+    assert len(answer.detections) > 0
+    assert (answer.verdict, answer.image_wh, answer.batch_size) == (verdict, WH, 1)
+
+
+def test_an_answer_says_who_gave_it_and_how_long_it_took(door: Door) -> None:
+    response = door.inspect(content=RED, headers={"X-Request-Id": "line-7:part-42"})
+    body = response.json()
+    assert body["request_id"] == response.headers["x-request-id"] == "line-7:part-42"
+    assert body["release"] == {"digest": door.bundle.digest, "name": "plates", "version": "1"}
+    assert response.headers["x-passline-release"] == door.bundle.digest
+    assert response.headers["x-passline-version"] == "1"
+    assert response.headers["x-passline-verdict"] == body["verdict"] == "NG"
+    stages = {"receive", "decode", "preprocess", "queue", "infer", "postprocess", "total"}
+    assert set(body["timings_ms"]) == stages
+    assert {part.split(";")[0] for part in response.headers["server-timing"].split(", ")} == stages
+    assert all(value >= 0 for value in body["timings_ms"].values())
+    assert counted(door.host.metrics, "passline_requests_total", route=INSPECT, status="200", verdict="NG") == 1
+    assert counted(door.host.metrics, "passline_stage_seconds_count", stage="infer") == 1
+
+
+@pytest.mark.parametrize("given", ["", "two words", "x" * 65, "a\tb", "<script>", "-x"])
+def test_an_insane_request_id_is_replaced(door: Door, given: str) -> None:
+    response = door.inspect(content=RED, headers={"X-Request-Id": given})
+    assert response.json()["request_id"] != given
+    assert len(response.json()["request_id"]) == 32
+
+
+BAD: dict[str, tuple[int, dict[str, Any]]] = {
+    "nothing": (400, {}),
+    "nothing in JSON": (400, {"json": {"image": ""}}),
+    "torn JSON": (400, {"content": b'{"image": "', "headers": {"content-type": "application/json"}}),
+    "JSON without a picture": (400, {"json": {"img": "QUJD"}}),
+    "no base64": (400, {"json": {"image": "***"}}),
+    "form with no file": (400, {"content": b"image=x", "headers": {"content-type": "multipart/form-data; boundary=e"}}),
+    "text": (415, {"content": b"hello, this is no picture at all"}),
+    "HTML": (415, {"content": b"<html><body>no</body></html>"}),
+    "GIF": (415, {"content": builders.encode(builders.plate(), "gif")}),
+    "text in JSON": (415, json_body(b"hello, this is no picture at all")),
+    "truncated PNG": (422, {"content": RED[: len(RED) * 2 // 3]}),
+    "truncated JPEG": (422, {"content": builders.encode(builders.noisy_plate((200, 200)), "jpeg")[:5000]}),
+    "too many pixels": (413, {"content": builders.encode(builders.plate((400, 300)))}),
+    "too many bytes": (413, {"content": b"\xff" * 200_001}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "request_"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize("path", [INSPECT, ANNOTATED])
+def test_bad_input_is_the_senders_fault_and_says_why(
+    door: Door, path: str, status: int, request_: dict[str, Any]
+) -> None:
+    found = problem(door.ask("POST", path, **request_), status)
+    assert len(found.detail) > 10
+    assert "Traceback" not in found.detail
+    assert door.engine.sizes == []
+
+
+def test_an_endless_body_is_refused_before_its_end(door: Door) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while sent < 100:
+            sent += 1
+            yield b"\xff" * 50_000
+
+    async def post(client: httpx.AsyncClient) -> httpx.Response:
+        request = client.build_request("POST", INSPECT, content=endless())
+        stream = request.stream
+        assert isinstance(stream, httpx.AsyncByteStream)
+        chunks = aiter(stream)
+        answer: dict[str, Any] = {}
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": await anext(chunks), "more_body": True}
+
+        async def send(message: dict[str, Any]) -> None:
+            answer.setdefault("sent_when_answered", sent)
+            answer.setdefault("status", message.get("status"))
+
+        task = asyncio.ensure_future(door.app(dict(SCOPE), receive, send))
+        await asyncio.wait({task}, timeout=0.5)
+        task.cancel()
+        return httpx.Response(answer["status"], extensions=answer)
+
+    response = door.run(post)
+    assert response.status_code == 413
+    assert response.extensions["sent_when_answered"] == 5
+
+
+def test_exif_orientation_is_what_the_answer_speaks_of(door: Door) -> None:
+    turned = builders.plate((80, 40), ((0, 0, 20, 20), builders.RED))
+    body = door.inspect(content=builders.encode(turned, "jpeg", orientation=6)).json()
+    assert body["image_wh"] == [40, 80]
+    best = body["detections"][0]["box_xyxy_px"]
+    assert (best[0] + best[2]) / 2 > 20
+    assert (best[1] + best[3]) / 2 < 40
+
+
+def test_one_bad_picture_never_touches_its_neighbours(door: Door) -> None:
+    sizes = [(64, 48), (48, 64), (100, 20), (20, 100), (33, 77), (160, 120)]
+    colours = [builders.RED, builders.GREEN] * 3
+    good = [
+        builders.encode(builders.plate(wh, ((0, 0, *wh), colour))) for wh, colour in zip(sizes, colours, strict=True)
+    ]
+    bad = [RED[:60], b"no picture at all, sorry"]
+
+    async def burst(client: httpx.AsyncClient) -> list[httpx.Response]:
+        return await asyncio.gather(*(client.post(INSPECT, content=picture) for picture in [*good, *bad]))
+
+    answers = door.run(burst)
+    assert [answer.status_code for answer in answers] == [200] * 6 + [422, 415]
+    for answer, wh, colour in zip(answers, sizes, colours, strict=False):
+        body = answer.json()
+        assert body["image_wh"] == list(wh)
+        assert {found["class_name"] for found in body["detections"]} == {"red" if colour == builders.RED else "green"}
+
+
+def hold_engine(door: Door, count: int, **settings: Any) -> list[httpx.Response]:
+    """One request holds the engine while `count` others arrive; all answers."""
+    if settings:
+        door.start(**settings)
+    door.engine.gate = threading.Event()
+
+    async def story(client: httpx.AsyncClient) -> list[httpx.Response]:
+        first = asyncio.ensure_future(client.post(INSPECT, content=RED))
+        await asyncio.to_thread(door.engine.entered.wait, 10)
+        rest = [asyncio.ensure_future(client.post(INSPECT, content=RED)) for _ in range(count)]
+        await asyncio.sleep(0.3)
+        assert door.engine.gate is not None
+        door.engine.gate.set()
+        return [await first, *await asyncio.gather(*rest)]
+
+    return door.run(story)
+
+
+def test_eight_at_once_share_an_engine_call(door: Door) -> None:
+    answers = hold_engine(door, 8)
+    assert [answer.json()["batch_size"] for answer in answers] == [1] + [8] * 8
+    assert door.engine.sizes == [1, 8]
+
+
+def test_overload_is_said_at_once_and_passes(door: Door) -> None:
+    answers = hold_engine(door, 6, max_queue=2, max_batch=1)
+    codes = sorted(answer.status_code for answer in answers)
+    assert codes == [200, 200, 200, 503, 503, 503, 503]
+    for answer in answers:
+        if answer.status_code == 503:
+            assert int(answer.headers["retry-after"]) >= 1
+            assert problem(answer, 503).title == "Overloaded"
+    assert counted(door.host.metrics, "passline_overloaded_total") == 4
+    assert door.inspect(content=RED).status_code == 200
+
+
+def test_more_requests_than_can_wait_are_refused_before_their_body_is_read(door: Door) -> None:
+    door.start(max_queue=1, max_batch=1)
+    with door.host.admitted(), door.host.admitted(), door.host.admitted():
+        assert problem(door.inspect(content=b""), 503).title == "Overloaded"
+    assert problem(door.inspect(content=b""), 400).title == "No picture"
+
+
+def test_a_deadline_that_passes_is_504(door: Door) -> None:
+    door.start(deadline_s=0.1)
+    door.engine.delay_s = 0.5
+    assert problem(door.inspect(content=RED), 504).title == "Deadline passed"
+
+
+@pytest.mark.parametrize(
+    ("engine", "title"),
+    [
+        ({"short_by": 1}, "The engine failed"),
+        ({"error": RuntimeError("/secret/path")}, "The engine failed"),
+        ({"error": EngineError("/secret/path")}, "The engine failed"),
+    ],
+    ids=["one answer too few", "any error", "own error"],
+)
+def test_a_failing_engine_is_500_and_never_an_empty_answer(
+    door: Door, engine: dict[str, Any], title: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in engine.items():
+        setattr(door.engine, name, value)
+
+    async def burst(client: httpx.AsyncClient) -> list[httpx.Response]:
+        return await asyncio.gather(*(client.post(INSPECT, content=RED) for _ in range(4)))
+
+    with caplog.at_level(logging.ERROR):
+        answers = door.run(burst)
+    for answer in answers:
+        found = problem(answer, 500)
+        assert found.title == title
+        assert "secret" not in answer.text
+        assert any(found.request_id in record.getMessage() for record in caplog.records)
+
+
+def test_an_unknown_error_is_logged_and_tells_nothing(
+    door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def explode(*_: object) -> None:
+        raise KeyError("/secret/path")
+
+    monkeypatch.setattr(Detector, "prepare", explode)
+    with caplog.at_level(logging.ERROR):
+        found = problem(door.inspect(content=RED), 500)
+    assert found.title == "Internal error"
+    assert "secret" not in found.detail
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_a_client_that_left_is_dropped_before_the_engine(door: Door) -> None:
+    door.engine.gate = threading.Event()
+    leave = asyncio.Event()
+    body = [{"type": "http.request", "body": RED, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if body:
+            return body.pop()
+        await leave.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_: dict[str, Any]) -> None:
+        pass
+
+    async def story(client: httpx.AsyncClient) -> httpx.Response:
+        first = asyncio.ensure_future(client.post(INSPECT, content=RED))
+        await asyncio.to_thread(door.engine.entered.wait, 10)
+        leaver = asyncio.ensure_future(door.app(dict(SCOPE), receive, send))
+        await asyncio.sleep(0.3)
+        leave.set()
+        await leaver
+        assert door.engine.gate is not None
+        door.engine.gate.set()
+        return await first
+
+    assert door.run(story).status_code == 200
+    assert door.engine.sizes == [1]
+    assert counted(door.host.metrics, "passline_requests_total", route=INSPECT, status="499", verdict="") == 1
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("", "png"),
+        ("*/*", "png"),
+        ("image/jpeg", "jpeg"),
+        ("image/png;q=0.5, image/jpeg", "jpeg"),
+        ("image/jpeg;q=0.2, image/png;q=0.9", "png"),
+        ("text/html", "png"),
+    ],
+)
+def test_the_annotated_picture_comes_as_asked(door: Door, accept: str, kind: str) -> None:
+    response = door.ask("POST", ANNOTATED, content=RED, headers={"accept": accept})
+    assert response.headers["content-type"] == f"image/{kind}"
+    assert response.headers["x-passline-verdict"] == "NG"
+    assert response.headers["x-passline-release"] == door.bundle.digest
+    drawn = decode_image(response.content, builders.LIMITS)
+    assert drawn.shape[1] >= WH[0]
+    assert drawn.std() > 1
+
+
+class TestStatus:
+    def test_ready(self, door: Door) -> None:
+        assert door.ask("GET", "/livez").status_code == 200
+        response = door.ask("GET", "/readyz")
+        assert (response.status_code, response.json()["release"]) == (200, door.bundle.digest)
+        assert door.ask("GET", "/v1/release").json()["active"]["digest"] == door.bundle.digest
+
+    def test_not_ready_is_live_and_says_why(self, door: Door) -> None:
+        door.releases.resident = None
+        door.releases.reason = "no release is active"
+        assert door.ask("GET", "/livez").status_code == 200
+        for response in (door.ask("GET", "/readyz"), door.inspect(content=RED)):
+            assert response.status_code == 503
+            assert response.headers["retry-after"]
+            assert response.json()["detail"] == "no release is active"
+        assert door.ask("GET", "/v1/release").json()["ready"] is False
+
+    def test_unknown_paths_and_methods_are_problems_too(self, door: Door) -> None:
+        problem(door.ask("GET", "/v1/nothing"), 404)
+        problem(door.ask("GET", INSPECT), 405)
+
+
+class TestDescription:
+    def test_it_documents_the_bodies_and_the_problems(self, door: Door) -> None:
+        paths = door.ask("GET", "/openapi.json").json()["paths"]
+        assert set(paths) == {INSPECT, ANNOTATED, "/v1/release", "/livez", "/readyz"}
+        for path in (INSPECT, ANNOTATED):
+            post = paths[path]["post"]
+            assert {"image/*", "multipart/form-data", "application/json"} <= set(post["requestBody"]["content"])
+            for status in ("400", "413", "415", "422", "500", "503", "504"):
+                assert "application/problem+json" in post["responses"][status]["content"]
+
+    def test_the_page_needs_nothing_from_elsewhere(self, door: Door) -> None:
+        response = door.ask("GET", "/")
+        assert response.headers["content-security-policy"] == POLICY
+        assert "default-src 'self'" in POLICY
+        assert "://" not in PAGE + SCRIPT
+        assert door.ask("GET", "/api-page.js").headers["content-type"].startswith("text/javascript")
+        assert door.ask("GET", "/docs").status_code == door.ask("GET", "/redoc").status_code == 404
+
+    def test_the_schema_of_an_answer_is_the_contract(self, door: Door) -> None:
+        schema = door.ask("GET", "/openapi.json").json()["components"]["schemas"]["Inspection"]
+        assert set(schema["properties"]) == set(Inspection.model_fields)
+        assert json.dumps(schema)

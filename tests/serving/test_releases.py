@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import builders
+import pytest
+from fakes import FakeEngine, counted, fake_resident, fresh_metrics
+
+from data_contracts.bundle import MODEL_FILE
+from data_contracts.errors import BundleError, NotReady
+from data_contracts.release import CandidateMode, DesiredState
+from serving.bundle import Bundle, open_bundle
+from serving.metrics import Metrics
+from serving.releases import ReleaseManager
+from serving.resident import Resident, load_resident, warm_sizes
+from serving.settings import HostSettings
+from serving.store import ReleaseStore
+
+WARM = CandidateMode.WARM
+
+
+class Stage:
+    """A store with three bundles and a worker whose loading is played: it counts, and fails where told to."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = ReleaseStore(root / "store")
+        self.store.prepare()
+        self.metrics: Metrics = fresh_metrics()
+        self.bundles: dict[str, Bundle] = {}
+        for version in ("1", "2", "3"):
+            path = builders.make_bundle(root / f"b{version}", version=version)
+            self.bundles[path.name] = open_bundle(path)
+        self.v1, self.v2, self.v3 = self.bundles
+        self.loads: list[str] = []
+        self.broken: dict[str, Exception] = {}
+        self.settings = HostSettings(store=root / "store")
+        self.manager = self.new_manager()
+
+    def new_manager(self, load: Callable[[str], Resident] | None = None) -> ReleaseManager:
+        return ReleaseManager(
+            self.store, self.settings, self.metrics, load or self.load, worker_id="w1", fingerprint="f", threads=1
+        )
+
+    def load(self, digest: str) -> Resident:
+        self.loads.append(digest)
+        if digest in self.broken:
+            raise self.broken[digest]
+        return fake_resident(self.bundles[digest], FakeEngine())
+
+    def wish(self, generation: int, active: str | None, **changes: Any) -> None:
+        self.store.write_desired(DesiredState(generation=generation, active=active, **changes))
+        self.manager.converge()
+
+    @property
+    def serving(self) -> str:
+        return self.manager.serving().digest
+
+    @property
+    def held(self) -> set[str]:
+        return set(self.manager.status().loaded)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_without_a_release_it_is_not_ready_and_says_what_to_do(stage: Stage) -> None:
+    stage.manager.converge()
+    with pytest.raises(NotReady, match="redeploy"):
+        stage.manager.serving()
+    assert stage.store.workers()[0].generation == 0
+
+
+def test_activation_loads_switches_and_reports(stage: Stage) -> None:
+    stage.wish(1, stage.v1)
+    assert stage.serving == stage.v1
+    (report,) = stage.store.workers()
+    assert (report.generation, report.active, [held.digest for held in report.loaded]) == (1, stage.v1, [stage.v1])
+    assert report.loaded[0].warm
+    assert report.rss_bytes > 0
+    assert counted(stage.metrics, "passline_release_info", digest=stage.v1, name="plates", version="1") == 1
+
+
+def test_a_candidate_is_loaded_beside_and_only_the_switch_changes_what_answers(stage: Stage) -> None:
+    stage.wish(1, stage.v1)
+    stage.wish(2, stage.v1, candidate=stage.v2, candidate_mode=WARM)
+    assert (stage.serving, stage.held) == (stage.v1, {stage.v1, stage.v2})
+    stage.wish(3, stage.v2, previous=stage.v1)
+    assert (stage.serving, stage.held) == (stage.v2, {stage.v1, stage.v2})
+    assert stage.loads == [stage.v1, stage.v2]
+    assert counted(stage.metrics, "passline_release_info", digest=stage.v1, name="plates", version="1") == 0
+
+
+def test_the_way_back_needs_no_loading(stage: Stage) -> None:
+    stage.wish(1, stage.v1)
+    stage.wish(2, stage.v2, previous=stage.v1)
+    stage.wish(3, stage.v1)
+    assert stage.serving == stage.v1
+    assert stage.loads == [stage.v1, stage.v2]
+
+
+def test_two_releases_at_most_are_held_and_a_dropped_one_is_really_gone(stage: Stage) -> None:
+    seen: list[int] = []
+    load = stage.load
+    stage.manager = stage.new_manager(lambda digest: (seen.append(len(stage.held)), load(digest))[1])
+    stage.wish(1, stage.v1)
+    dropped = weakref.ref(stage.manager.serving())
+    stage.wish(2, stage.v2, previous=stage.v1)
+    stage.wish(3, stage.v2, previous=stage.v1, candidate=stage.v3, candidate_mode=WARM)
+    assert stage.held == {stage.v2, stage.v3}
+    assert seen == [0, 1, 1]
+    gc.collect()
+    assert dropped() is None
+
+
+def test_doing_it_again_changes_nothing(stage: Stage) -> None:
+    stage.wish(1, stage.v1)
+    first = stage.manager.serving()
+    stage.manager.converge()
+    stage.wish(2, stage.v1)
+    assert stage.manager.serving() is first
+    assert stage.loads == [stage.v1]
+
+
+@pytest.mark.parametrize("error", [BundleError("golden differs"), ValueError("golden differs")], ids=["ours", "any"])
+def test_a_broken_candidate_is_refused_once_per_generation_and_the_old_one_answers(
+    stage: Stage, error: Exception
+) -> None:
+    stage.broken[stage.v2] = error
+    stage.wish(1, stage.v1)
+    stage.wish(2, stage.v1, candidate=stage.v2, candidate_mode=WARM)
+    stage.manager.converge()
+    assert stage.serving == stage.v1
+    assert "golden differs" in stage.manager.status().refused[stage.v2]
+    assert "golden differs" in stage.store.workers()[0].refused[stage.v2]
+    assert stage.loads.count(stage.v2) == 1
+    assert counted(stage.metrics, "passline_release_refused_total") == 1
+    stage.wish(3, stage.v1)
+    assert stage.manager.status().refused == {}
+    stage.broken.clear()
+    stage.wish(4, stage.v1, candidate=stage.v2, candidate_mode=WARM)
+    assert stage.held == {stage.v1, stage.v2}
+
+
+def test_a_broken_active_release_leaves_the_old_one_and_says_so(stage: Stage) -> None:
+    stage.broken[stage.v2] = BundleError("rot")
+    stage.wish(1, stage.v1)
+    stage.wish(2, stage.v2)
+    assert stage.serving == stage.v1
+    assert "rot" in stage.manager.status().degraded[0]
+    assert stage.manager.report().generation == 2
+    assert counted(stage.metrics, "passline_degraded_workers") == 1
+
+
+def test_at_start_a_broken_release_gives_way_to_the_previous_one(stage: Stage) -> None:
+    stage.broken[stage.v2] = BundleError("rot")
+    stage.wish(5, stage.v2, previous=stage.v1)
+    assert stage.serving == stage.v1
+    assert stage.manager.status().ready
+    assert "rot" in stage.manager.status().degraded[0]
+
+
+def test_at_start_with_nothing_that_loads_it_is_not_ready_and_names_the_reason(stage: Stage) -> None:
+    stage.broken = {stage.v1: BundleError("rot 1"), stage.v2: BundleError("rot 2")}
+    stage.wish(5, stage.v2, previous=stage.v1)
+    with pytest.raises(NotReady, match="rot 2"):
+        stage.manager.serving()
+    assert not stage.manager.status().ready
+
+
+@pytest.mark.parametrize("content", [b"{", b"", None], ids=["torn", "empty", "gone"])
+def test_an_unreadable_state_keeps_the_last_good_one(stage: Stage, content: bytes | None) -> None:
+    stage.wish(1, stage.v1)
+    stage.store.desired_file.unlink()
+    if content is not None:
+        stage.store.desired_file.write_bytes(content)
+    for _ in range(3):
+        stage.manager.converge()
+    assert stage.serving == stage.v1
+    assert any("release.json" in what for what in stage.manager.status().degraded)
+    assert counted(stage.metrics, "passline_release_state_unreadable_total") == 1
+    stage.wish(2, stage.v1)
+    assert stage.manager.status().degraded == ()
+
+
+def test_a_state_that_starts_anew_is_followed(stage: Stage) -> None:
+    stage.wish(17, stage.v1)
+    stage.wish(1, stage.v2)
+    assert stage.serving == stage.v2
+    assert stage.manager.report().generation == 1
+
+
+def test_the_worker_reports_while_it_loads_and_leaves_no_report_behind(stage: Stage) -> None:
+    loading, go_on = threading.Event(), threading.Event()
+
+    def slow(digest: str) -> Resident:
+        loading.set()
+        go_on.wait(20)
+        return stage.load(digest)
+
+    stage.store.write_desired(DesiredState(generation=1, active=stage.v1))
+    manager = stage.new_manager(slow)
+    manager.start()
+    try:
+        assert loading.wait(10)
+        reason = manager.reason
+        first = wait_for(stage.store.workers)[0]
+        assert "being loaded" in reason
+        assert (first.active, first.generation) == (None, -1)
+        go_on.set()
+        assert wait_for(lambda: manager.reason == "")
+    finally:
+        go_on.set()
+        manager.stop()
+    assert stage.store.workers() == ()
+
+
+def wait_for(check: Callable[[], Any]) -> Any:
+    for _ in range(200):
+        found = check()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen within 10 s")
+
+
+class TestLoading:
+    """The real thing: bundle, ONNX Runtime, warm-up, golden check."""
+
+    @pytest.fixture
+    def load(self, stage: Stage, tmp_path: Path) -> Callable[[str], Resident]:
+        stage.store.add_bundle(builders.first_bundle(tmp_path / "real"), self.digest(tmp_path))
+        return lambda digest: load_resident(stage.store, stage.settings, 1, stage.metrics, digest)
+
+    @staticmethod
+    def digest(tmp_path: Path) -> str:
+        return builders.first_bundle(tmp_path / "real").name
+
+    def test_a_good_one_is_warm_and_names_its_engine(self, load: Callable[[str], Resident], tmp_path: Path) -> None:
+        resident = load(self.digest(tmp_path))
+        assert (resident.record.provider, resident.record.precision, resident.record.warm) == ("cpu", "fp32", True)
+        assert resident.ref.version == "1"
+
+    def test_a_wrong_byte_is_named(self, stage: Stage, load: Callable[[str], Resident], tmp_path: Path) -> None:
+        file = stage.store.releases / self.digest(tmp_path) / MODEL_FILE
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+        with pytest.raises(BundleError, match=MODEL_FILE):
+            load(self.digest(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("largest", "sizes"),
+    [(1, (1,)), (2, (1, 2)), (8, (1, 2, 3, 4, 5, 6, 7, 8)), (64, (1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64))],
+)
+def test_batch_sizes_that_are_warmed(largest: int, sizes: tuple[int, ...]) -> None:
+    assert warm_sizes(largest) == sizes

@@ -1,0 +1,91 @@
+"""Promotion: what may be promoted today, and in which order the aliases move."""
+
+from pathlib import Path
+
+import builders
+import pytest
+
+from data_contracts.errors import ReleaseError
+from serving.bundle import Bundle, open_bundle
+from tasks.promote import find_version, gates_still_hold, move_aliases
+from tasks.registry import RegisteredVersion
+from tasks.seal import add_attestation
+
+OTHER = "b" * 64
+
+
+class FakeRegistry:
+    """Aliases in a dictionary, every change noted."""
+
+    def __init__(self, versions: tuple[RegisteredVersion, ...], **aliases: RegisteredVersion) -> None:
+        self.known, self.held, self.journal = versions, dict(aliases), []
+
+    def versions(self, name: str) -> tuple[RegisteredVersion, ...]:
+        return self.known
+
+    def get_alias(self, name: str, alias: str) -> RegisteredVersion | None:
+        return self.held.get(alias)
+
+    def set_alias(self, name: str, alias: str, number: int) -> None:
+        self.held[alias] = next(version for version in self.known if version.number == number)
+        self.journal.append((alias, number))
+
+    def delete_alias(self, name: str, alias: str) -> None:
+        self.held.pop(alias, None)
+        self.journal.append((alias, None))
+
+
+def version(number: int) -> RegisteredVersion:
+    return RegisteredVersion("plates", number, f"{number:064x}", f"v{number}", "run")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return open_bundle(builders.make_bundle(tmp_path_factory.mktemp("bundle")))
+
+
+def attested(bundle: Bundle, tmp_path: Path, **statement: object) -> Bundle:
+    import shutil
+
+    copy = Path(shutil.copytree(bundle.path, tmp_path / bundle.digest))
+    add_attestation(copy, "gates", statement)
+    return open_bundle(copy)
+
+
+def test_a_bundle_without_a_gate_report_is_not_promoted(bundle: Bundle) -> None:
+    (problem,) = gates_still_hold(bundle, None)
+    assert "none" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("case", "statement", "champion", "problems"),
+    [
+        ("first champion", {"accepted": True, "champion": None}, None, 0),
+        ("same champion", {"accepted": True, "champion": OTHER}, OTHER, 0),
+        ("rejected", {"accepted": False, "champion": None}, None, 1),
+        ("accepted is not a word", {"accepted": "yes", "champion": None}, None, 1),
+        ("champion changed since", {"accepted": True, "champion": None}, OTHER, 1),
+        ("rejected and champion changed", {"accepted": False, "champion": None}, OTHER, 2),
+    ],
+)
+def test_gates_are_held_against_todays_champion(
+    case: str, statement: dict[str, object], champion: str | None, problems: int, bundle: Bundle, tmp_path: Path
+) -> None:
+    assert len(gates_still_hold(attested(bundle, tmp_path, **statement), champion)) == problems
+
+
+def test_promoting_the_champion_again_is_harmless(bundle: Bundle, tmp_path: Path) -> None:
+    again = attested(bundle, tmp_path, accepted=True, champion=None)
+    assert gates_still_hold(again, again.digest) == []
+
+
+def test_previous_moves_before_champion_so_that_a_cut_leaves_a_champion_that_serves() -> None:
+    old, new = version(1), version(2)
+    registry = FakeRegistry((old, new), champion=old, candidate=new)
+    move_aliases(registry, new, old)  # type: ignore[arg-type]
+    assert registry.journal == [("previous", 1), ("champion", 2), ("candidate", None)]
+
+
+def test_an_unknown_version_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ReleaseError, match=r"version 9.*\[1\]"):
+        find_version(FakeRegistry((version(1),)), "plates", 9)  # type: ignore[arg-type]

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from builders import make_bundle
+from training_fakes import FakeRegistry, evaluation, parity
+
+from data_contracts.errors import BundleError, RegistryError
+from serving.bundle import open_bundle
+from tasks.gates import GatePolicy, GateReport, decide
+from tasks.register import register
+from tasks.registry import RegisteredVersion, Registry
+
+POLICY = GatePolicy(
+    min_map50=0.8, min_instances=3, max_escape_rate=0.2, max_overkill_rate=0.2, max_false_alarms_per_picture=0.5,
+    compared="map50", margin=0.02, promote_if="better", classes="same",
+)  # fmt: skip
+
+
+class Models(FakeRegistry):
+    """A fake with the part that keeps versions."""
+
+    def __init__(self, status: str = "FINISHED") -> None:
+        super().__init__()
+        self.runs["none"] = status  # the run id in the provenance of built bundles
+        self.made: list[RegisteredVersion] = []
+        self.alias: tuple[str, str, int] | None = None
+        self.metrics: Mapping[str, float] = {}
+
+    def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int = 0) -> None:
+        self.metrics = metrics
+
+    def register_bundle(self, name: str, run_id: str, bundle: Path, digest: str, label: str) -> RegisteredVersion:
+        self.made.append(RegisteredVersion(name, 1, digest, label, run_id))
+        return self.made[-1]
+
+    def set_alias(self, name: str, alias: str, number: int) -> None:
+        self.alias = (name, alias, number)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return make_bundle(tmp_path)
+
+
+def report_about(digest: str, map50: float = 0.9) -> tuple:
+    result = evaluation(digest=digest, map50=map50)
+    return result, decide(result, None, parity(), POLICY)
+
+
+def test_an_accepted_bundle_becomes_the_candidate_with_its_evidence(bundle: Path):
+    registry = Models()
+    result, report = report_about(bundle.name)
+    version = register(registry, bundle, result, report)  # type: ignore[arg-type]
+    assert registry.alias == ("plates", "candidate", 1)
+    assert version.digest == bundle.name
+    assert registry.metrics["test/map50"] == 0.9
+    written = json.loads((bundle / "attestations" / "gates.json").read_text())
+    assert GateReport.model_validate(written["statement"]) == report
+    assert (bundle / "attestations" / "measurements.json").is_file()
+    assert open_bundle(bundle).digest == bundle.name
+
+
+def test_a_refused_bundle_is_not_registered_and_the_reason_is_told(bundle: Path):
+    registry = Models()
+    with pytest.raises(RegistryError, match=r"map50: 0.5, at least 0.8"):
+        register(registry, bundle, *report_about(bundle.name, map50=0.5))  # type: ignore[arg-type]
+    assert registry.made == []
+
+
+def test_a_report_about_another_bundle_is_refused(bundle: Path):
+    result, _ = report_about(bundle.name)
+    _, other = report_about("f" * 64)
+    with pytest.raises(RegistryError, match="a report about ffff"):
+        register(Models(), bundle, result, other)  # type: ignore[arg-type]
+    with pytest.raises(BundleError, match="ffff"):
+        register(Models(), bundle, *report_about("f" * 64))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "FAILED"])
+def test_an_untracked_training_can_not_be_registered(bundle: Path, status: str):
+    registry = Models(status)
+    with pytest.raises(RegistryError, match=f"expected FINISHED, got {status}"):
+        register(registry, bundle, *report_about(bundle.name))  # type: ignore[arg-type]
+    assert registry.made == []
+
+
+def test_a_version_with_an_alias_is_not_deleted():
+    class Aliased(Registry):
+        def __init__(self) -> None:
+            self.url = "http://127.0.0.1:1"
+
+        def aliases(self, name: str) -> dict[str, RegisteredVersion]:
+            return {"champion": RegisteredVersion(name, 2, "c" * 64, "1", "run")}
+
+    with pytest.raises(RegistryError, match=r"plates version 2: expected no alias.*champion"):
+        Aliased().delete_version("plates", 2)
