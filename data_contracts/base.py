@@ -14,6 +14,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 """A name that is safe as a file name, a registry name and a part of a URL."""
 
+# A bound of these is not replaced by the same bound in a field's own Field(...): narrower fields start from `float`.
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 WidthHeight = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]

@@ -1,9 +1,9 @@
 """The release state of an inference host: what is wished, what is wanted, what is.
 
-    intents/<id>.json          a wish, from `redeploy`, the CLI on the host or the release channel
-    intents/<id>.outcome.json  what became of it, by the host agent
-    release.json               desired state: written by the host agent alone, replaced atomically
-    workers/<id>.json          observed state: written by each service worker
+intents/<id>.json          a wish, from `redeploy`, the CLI on the host or the release channel
+intents/<id>.outcome.json  what became of it, by the host agent
+release.json               desired state: written by the host agent alone, replaced atomically
+workers/<id>.json          observed state: written by each service worker
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class WorkerReport(Contract):
     pid: int = Field(ge=1)
     started_at: datetime
     reported_at: datetime = Field(default_factory=now)
-    generation: int = Field(ge=-1, description="Last desired generation that this worker acted on; -1 before the first.")
+    generation: int = Field(ge=-1, description="Last generation that this worker acted on; -1 before the first.")
     active: Sha256 | None
     loaded: tuple[LoadedRelease, ...] = ()
     refused: dict[Sha256, str] = Field(default_factory=dict, description="Digests that failed here, with the reason.")

@@ -65,9 +65,8 @@ def validate(
 ) -> None:
     """Hold a dataset against the data contracts. Exit 0 accepted, 1 rejected, 2 could not run."""
     settings = enter_training_side()
-    from tasks.data_report import render_table
-
     from deployments.params import load_params
+    from tasks.data_report import render_table
     from tasks.validate import validate_folder
 
     if not folder.is_dir():

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import Field, ValidationError
-from tasks.job import TrainingJob
 
-from data_contracts.base import Contract, Seconds
+from data_contracts.base import Contract
 from data_contracts.errors import JobError, Problem
 from tasks.ensure_service import EnsureServiceConfig
+from tasks.job import TrainingJob
 from tasks.promote import PromoteConfig
 from tasks.reconcile import ReconcileConfig
 from tasks.redeploy import RedeployConfig
@@ -24,7 +24,7 @@ class Schedule(Contract):
 
     retrain_cron: str = Field(min_length=9, description="Nightly retraining, as a cron line.")
     timezone: str = Field(min_length=1, description="Time zone of the cron line, e.g. Europe/Berlin.")
-    reconcile_every_s: Seconds = Field(ge=60, description="Seconds between two looks at the hosts.")
+    reconcile_every_s: float = Field(ge=60, allow_inf_nan=False, description="Seconds between two looks at the hosts.")
 
 
 class Params(Contract):

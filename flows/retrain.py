@@ -1,6 +1,6 @@
-"""Outcome: today's data became a gated candidate, and champion where it is better. Runs on pool `training`, queue `train`.
+"""Outcome: today's data became a gated candidate, and champion if it is better. Runs on pool `training`, queue `train`.
 
-    pin -> validate -> split -> train -> export -> thresholds -> seal -> evaluate -> parity -> gates -> register -> promote
+pin -> validate -> split -> train -> export -> thresholds -> seal -> evaluate -> parity -> gates -> register -> promote
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def retrain(job: TrainingJob, promotion: PromoteConfig) -> State:
     pinned, copy = _data(job, settings, folder)
     trained, bundle = _candidate(job, settings, folder, pinned, copy)
     evaluation, report = _judged(job, settings, folder, trained, bundle, copy)
-    leave_links(settings.mlflow_url, settings.mlflow_public_url, trained.mlflow_run_id, folder / "data/data_report.html")
+    leave_links(
+        settings.mlflow_url, settings.mlflow_public_url, trained.mlflow_run_id, folder / "data/data_report.html"
+    )
     if not report.accepted:
         return Completed(name="Rejected", message="; ".join(check.words for check in report.refusals))
     version = register_bundle(settings.mlflow_url, bundle.path, evaluation, report)
@@ -94,6 +96,6 @@ def _judged(
         target = folder / "champion-evaluation"
         champion = evaluate_bundle(champion_bundle, copy.folder, names, Split.TEST, job.evaluate, target)
     parity = check_parity(trained.weights, bundle.path, copy.folder, settings.home, job.parity)
-    report = decide_gates(candidate, champion, parity, job.gates)
+    report = decide_gates(candidate, champion, parity, job.gates, folder)
     leave_results(bundle.path, copy.folder, candidate, champion, report)
     return candidate, report

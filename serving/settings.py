@@ -19,14 +19,14 @@ HOST_ENV_FILE = "PASSLINE_HOST_ENV"
 class HostSettings(Contract):
     """Locations and limits of one inference host. Field `x` is the environment variable `PASSLINE_X`."""
 
-    store: Path = Field(default=Path("var/host"), description="Release store: intents, releases, release.json, workers.")
+    store: Path = Field(default=Path("var/host"), description="Release store of this host.")
     host_name: Name = Field(default="local", description="Name of this inference host in reports.")
     service_host: str = Field(default="127.0.0.1", description="Address that the service listens on.")
     service_port: int = Field(default=3000, ge=1, le=65535)
     service_workers: int = Field(default=1, ge=1, le=64, description="Service worker processes.")
-    threads: int | None = Field(default=None, ge=1, description="Engine threads per worker; default: CPU quota / workers.")
+    threads: int | None = Field(default=None, ge=1, description="Engine threads per worker; else CPU quota / workers.")
     provider: Literal["cpu", "cuda", "tensorrt"] = Field(default="cpu", description="Engine that is wished for.")
-    allow_fallback: bool = Field(default=False, description="Answer on the CPU, degraded, when the provider is missing.")
+    allow_fallback: bool = Field(default=False, description="Answer on the CPU, degraded, without the provider.")
     max_batch: int = Field(default=8, ge=1, le=256, description="Pictures in one engine call; 1 switches batching off.")
     max_queue: int = Field(default=64, ge=1, description="Pictures that may wait for the engine.")
     deadline_s: float = Field(default=10.0, gt=0, description="Seconds after which a request is not worth answering.")

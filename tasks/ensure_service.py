@@ -14,7 +14,7 @@ from typing import Literal
 from prefect import get_run_logger, task
 from pydantic import Field
 
-from data_contracts.base import Contract, Seconds
+from data_contracts.base import Contract
 from data_contracts.errors import Problem, ServiceManagerError
 from serving.settings import HostSettings, load_host_settings
 from serving.status import is_live, is_ready, service_status
@@ -27,8 +27,8 @@ SERVING_PYTHON = "PASSLINE_SERVING_PYTHON"
 class EnsureServiceConfig(Contract):
     """How long the service may take to come up and to go down."""
 
-    start_timeout_s: Seconds = Field(ge=1, le=600, description="Seconds until a started service must be live.")
-    drain_timeout_s: Seconds = Field(ge=1, le=600, description="Seconds that requests in flight get before a restart.")
+    start_timeout_s: float = Field(ge=1, le=600, description="Seconds until a started service must be live.")
+    drain_timeout_s: float = Field(ge=1, le=600, description="Seconds that requests in flight get before a restart.")
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class ServiceCheck:
 
 
 class GapProbe:
-    """Asks a yes-or-no question again and again and measures the longest time without a yes."""
+    """Asks a yes-or-no question again and again and measures the longest time between two yeses."""
 
     def __init__(self, answers: Callable[[], bool]) -> None:
         self._answers = answers
-        self._ended = threading.Event()
+        self._ended, self._yes = threading.Event(), threading.Event()
         self._last_yes: float | None = None
         self._thread = threading.Thread(target=self._watch, name="gap-probe", daemon=True)
         self.longest_s = 0.0
@@ -58,13 +58,19 @@ class GapProbe:
         self._ended.set()
         self._thread.join()
 
+    def next_yes(self, timeout_s: float) -> bool:
+        """Wait for a yes from now on; False when none comes in time."""
+        self._yes.clear()
+        return self._yes.wait(timeout_s)
+
     def _watch(self) -> None:
         while not self._ended.wait(PROBE_S):
+            asked = time.monotonic()
             if self._answers():
-                now = time.monotonic()
                 if self._last_yes is not None:
-                    self.longest_s = max(self.longest_s, now - self._last_yes)
-                self._last_yes = now
+                    self.longest_s = max(self.longest_s, asked - self._last_yes)
+                self._last_yes = asked
+                self._yes.set()
 
 
 def base_url(host: HostSettings) -> str:
@@ -93,9 +99,9 @@ def ensure_running(
         manager.start(AGENT)
     if not manager.state(SERVICE).running:
         manager.start(SERVICE)
-        _wait_until(lambda: is_live(url), config.start_timeout_s, f"service at {url}", "live")
+        _wait_until_live(url, config.start_timeout_s)
         return ServiceCheck("started", 0.0, fingerprint)
-    _wait_until(lambda: is_live(url), config.start_timeout_s, f"service at {url}", "live")
+    _wait_until_live(url, config.start_timeout_s)
     status = service_status(url)
     if status is not None and status.fingerprint == fingerprint:
         return ServiceCheck("left running", 0.0, fingerprint)
@@ -106,24 +112,28 @@ def _restart(manager: ServiceManager, url: str, config: EnsureServiceConfig) -> 
     was_ready = is_ready(url)
     answers = is_ready if was_ready else is_live
     with GapProbe(lambda: answers(url)) as probe:
-        _wait_until(lambda: answers(url), config.start_timeout_s, f"service at {url}", "answering before the restart")
+        _expect(probe.next_yes(config.start_timeout_s), url, "an answer before its restart", config.start_timeout_s)
         manager.stop(SERVICE, config.drain_timeout_s)
         manager.stop(AGENT, config.drain_timeout_s)
         manager.start(AGENT)
         manager.start(SERVICE)
-        _wait_until(lambda: answers(url), config.start_timeout_s, f"service at {url}", "ready" if was_ready else "live")
-        time.sleep(2 * PROBE_S)  # the probe sees the return too
+        back = probe.next_yes(config.start_timeout_s) and probe.next_yes(config.start_timeout_s)
+        _expect(back, url, "ready" if was_ready else "live", config.start_timeout_s)
     return probe.longest_s
 
 
-def _wait_until(holds: Callable[[], bool], timeout_s: float, subject: str, wanted: str) -> None:
+def _expect(came: bool, url: str, wanted: str, timeout_s: float) -> None:
+    if not came:
+        raise ServiceManagerError(
+            Problem(f"service at {url}", f"{wanted} within {timeout_s:g} s", "no answer", "See the service's log.")
+        )
+
+
+def _wait_until_live(url: str, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
-    while not holds():
-        if time.monotonic() > deadline:
-            raise ServiceManagerError(
-                Problem(subject, f"{wanted} within {timeout_s:g} s", "no answer", "See the service's log.")
-            )
+    while not is_live(url) and time.monotonic() < deadline:
         time.sleep(PROBE_S)
+    _expect(is_live(url), url, "live", timeout_s)
 
 
 @task(name="ensure service is running")

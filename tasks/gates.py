@@ -1,4 +1,4 @@
-"""Decide whether a candidate may be registered, and whether it may replace today's champion. No I/O, no clock.
+"""Decide whether a candidate may be registered, and whether it may replace today's champion. `decide` is pure.
 
 A refusal is a result, not an error. A number that is missing or not finite refuses: nothing passes for want of
 evidence.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 from prefect import task
@@ -17,6 +18,8 @@ from data_contracts.base import Contract, Fraction
 from tasks.evaluate import ClassResult, EvaluationResult
 from tasks.parity import ParityResult
 from tasks.run_log import current_logger
+
+GATES_FILE = "gates.json"
 
 
 class GatePolicy(Contract):
@@ -185,10 +188,15 @@ def decide(
 
 @task
 def decide_gates(
-    candidate: EvaluationResult, champion: EvaluationResult | None, parity: ParityResult, policy: GatePolicy
+    candidate: EvaluationResult,
+    champion: EvaluationResult | None,
+    parity: ParityResult,
+    policy: GatePolicy,
+    folder: Path,
 ) -> GateReport:
-    """Decide on a candidate and say in the log why."""
+    """Decide on a candidate, say in the log why, and keep the report in `folder` as gates.json."""
     report = decide(candidate, champion, parity, policy)
+    (folder / GATES_FILE).write_text(report.to_json(), encoding="utf-8")
     log = current_logger()
     for check in (*report.checks, report.promotion):
         log.info("%s %s", "holds: " if check.holds else "REFUSED:", check.words)

@@ -18,7 +18,7 @@ from uuid import UUID
 from prefect import get_run_logger, task
 from pydantic import Field
 
-from data_contracts.base import Contract, Name, Seconds
+from data_contracts.base import Contract, Name
 from data_contracts.bundle import ATTESTATIONS_DIR, Attestation
 from data_contracts.errors import OutsideSystemError, Problem, ReleaseError, raise_if_any
 from data_contracts.release import HostReport, now
@@ -40,10 +40,10 @@ GATES = "gates"
 class PromoteConfig(Contract):
     """How long a promotion may wait."""
 
-    redeploy_timeout_s: Seconds = Field(
+    redeploy_timeout_s: float = Field(
         ge=10, le=3600, description="Seconds until the inference host must have switched."
     )
-    lease_timeout_s: Seconds = Field(ge=1, le=3600, description="Seconds to wait for another promotion to end.")
+    lease_timeout_s: float = Field(ge=1, le=3600, description="Seconds to wait for another promotion to end.")
 
 
 @dataclass(frozen=True)

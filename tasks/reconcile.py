@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prefect import get_run_logger, task
 from pydantic import Field
 
-from data_contracts.base import Contract, Seconds
+from data_contracts.base import Contract
 from data_contracts.errors import Problem, RegistryError
 from data_contracts.release import HostReport
 from tasks.artifacts import find_host_report
@@ -20,7 +20,7 @@ from tasks.settings import load_site_settings
 class ReconcileConfig(Contract):
     """How long to wait for the inference host."""
 
-    host_timeout_s: Seconds = Field(ge=10, le=3600, description="Seconds until the host must have reported.")
+    host_timeout_s: float = Field(ge=10, le=3600, description="Seconds until the host must have reported.")
 
 
 @dataclass(frozen=True)

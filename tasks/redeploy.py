@@ -12,7 +12,7 @@ from typing import Literal
 from prefect import get_run_logger, task
 from pydantic import Field
 
-from data_contracts.base import Contract, Seconds, Sha256
+from data_contracts.base import Contract, Sha256
 from data_contracts.errors import BundleError, Problem, ReleaseError
 from data_contracts.release import HostReport, Intent, IntentOutcome
 from serving.bundle import open_bundle
@@ -27,8 +27,11 @@ POLL_S = 0.2
 class RedeployConfig(Contract):
     """How long a host may take to change its release."""
 
-    converge_timeout_s: Seconds = Field(
-        ge=5, le=3600, description="Seconds until every worker of the host must answer with the release."
+    converge_timeout_s: float = Field(
+        allow_inf_nan=False,
+        ge=5,
+        le=3600,
+        description="Seconds until every worker of the host must answer with the release.",
     )
 
 

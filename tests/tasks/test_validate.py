@@ -213,7 +213,7 @@ def test_suites_are_stored_in_the_form_of_the_library():
 def test_the_report_is_readable_and_self_contained(faulty, tmp_path):
     report, _ = faulty
     table = render_table(report, shown_per_rule=2)
-    assert "rejected: 34 pictures" in table
+    assert "rejected: 37 pictures" in table
     assert "error: class_id (3)" in table
     assert ".. and 1 more" in table
     page = write_report(report, tmp_path / "run", "plates & more").read_text()
