@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from deployments.cli_training import enter_training_side
 from deployments.environment import load_stack_settings
 
 JUST_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
@@ -23,12 +24,11 @@ def register(app: typer.Typer) -> None:
 
 def up() -> None:
     """Start the local stack and apply prefect.yaml."""
-    from deployments.cli_training import enter_training_side
+    settings = enter_training_side()
     from deployments.deploy import deploy
     from deployments.stack import Stack, check_tools
 
     check_tools()
-    settings = enter_training_side()
     Stack(settings).up(typer.echo)
     deploy(settings.project)
     typer.echo(f"Prefect  {settings.prefect_url}\nMLflow   {settings.mlflow_url}\nservice  {settings.service_url}")
@@ -44,6 +44,7 @@ def down() -> None:
 
 def demo() -> None:
     """Run the main job: data, training, gates, promotion, inspection. Leaves the stack up."""
+    enter_training_side()
     from deployments.demo.run import run_demo
 
     run_demo(typer.echo)

@@ -25,7 +25,10 @@ def register(app: typer.Typer) -> None:
 
 
 def enter_training_side() -> StackSettings:
-    """Take the locations of the local stack over into this process, where the shell does not say otherwise."""
+    """Take the locations of the local stack over into this process, where the shell does not say otherwise.
+
+    Prefect reads its environment when it is imported: call this before.
+    """
     settings = load_stack_settings()
     for name, value in settings.training_environment().items():
         os.environ.setdefault(name, value)

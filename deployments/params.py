@@ -24,7 +24,7 @@ class Schedule(Contract):
 
     retrain_cron: str = Field(min_length=9, description="Nightly retraining, as a cron line.")
     timezone: str = Field(min_length=1, description="Time zone of the cron line, e.g. Europe/Berlin.")
-    reconcile_every_s: float = Field(ge=60, allow_inf_nan=False, description="Seconds between two looks at the hosts.")
+    reconcile_cron: str = Field(min_length=9, description="Looks at the hosts, as a cron line.")
 
 
 class Params(Contract):

@@ -22,5 +22,5 @@ def read_params(file: str) -> dict[str, Any]:
         "validation": job["validation"],
         "retrain_cron": params.schedule.retrain_cron,
         "timezone": params.schedule.timezone,
-        "reconcile_every_s": params.schedule.reconcile_every_s,
+        "reconcile_cron": params.schedule.reconcile_cron,
     }

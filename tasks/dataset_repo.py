@@ -142,6 +142,9 @@ def resolve(ref: DatasetRef, name: str) -> DatasetPin:
         subject = f"{ref.path}.dvc in commit {commit[:12]} of {ref.repository}"
         text = _git_or(repository, subject, "show", f"{commit}:{ref.path}.dvc")
     out = yaml.safe_load(text)["outs"][0]
+    if not str(out.get("md5")).endswith(".dir"):
+        action = "Track the dataset folder itself with `dvc add`."
+        raise DatasetRepoError(Problem(subject, "a folder tracked by DVC", str(out.get("md5")), action))
     return DatasetPin(
         name=name, ref=ref, commit=commit, dvc_hash=out["md5"], file_count=out["nfiles"], size_bytes=out["size"]
     )

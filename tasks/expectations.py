@@ -7,6 +7,7 @@ words of a finding, in which {column} and {parameter} are filled in.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import warnings
 from dataclasses import dataclass
@@ -64,6 +65,7 @@ def run_suites(tables: dict[str, pd.DataFrame], parameters: dict[str, object]) -
 def _ephemeral_context() -> Any:
     # Read when the library is imported; this is the only place that imports it.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # It tells of each temporary folder.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 1.24 imports sre_constants.
         import great_expectations as gx

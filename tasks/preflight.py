@@ -15,9 +15,9 @@ from pydantic import Field
 
 from data_contracts.base import Contract
 from data_contracts.errors import JobError, PasslineError, Problem, raise_if_any
+from tasks.model_files import find_model, missing_model
 from tasks.registry import Registry
 from tasks.train import TrainConfig
-from tasks.yolo import find_model, missing_model
 
 REMOTE_SCHEMES = ("http", "https")
 LOCAL_SCHEMES = ("", "file")

@@ -13,9 +13,11 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Annotated
 
 import pandas as pd
 from PIL import Image as PilImage
+from pydantic import AfterValidator
 
 from data_contracts.base import sha256_of
 from data_contracts.dataset import Split, label_path_of
@@ -25,6 +27,18 @@ from serving.images import ImageLimits, decode_image
 from tasks.dataset_layout import DatasetLayout, is_clutter, read_layout
 
 _JPEG_END = b"\xff\xd9"
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+    return pattern
+
+
+GroupPattern = Annotated[str, AfterValidator(_compiles)] | None
+"""A regular expression on a picture's stem; its first group (or the match) is the part, lot or burst."""
 
 
 @dataclass(frozen=True)

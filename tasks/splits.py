@@ -20,7 +20,7 @@ from data_contracts.base import Contract
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError, Problem
 from tasks.dataset_layout import DatasetLayout
-from tasks.scan import group_key
+from tasks.scan import GroupPattern, group_key
 
 BACKGROUND = -1
 """Stands for "no defect" among the class ids, so that pictures without defects are shared out like a class."""
@@ -35,7 +35,7 @@ class SplitConfig(Contract):
     seed: int = Field(ge=0, le=2**32 - 1, description="Seed of the drawing.")
     val_share: float = Field(gt=0, le=0.5, description="Share of the drawn-from pictures that becomes val.")
     test_share: float = Field(gt=0, le=0.5, description="Share that becomes test where neither val nor test is given.")
-    group_pattern: str | None = Field(
+    group_pattern: GroupPattern = Field(
         description="Regular expression on a picture's name; its first group is the part, lot or burst."
     )
 

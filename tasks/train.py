@@ -65,7 +65,7 @@ class TrainConfig(Contract):
     device: str = Field(pattern=r"^(cpu|\d+)$", description="cpu, or the number of one GPU.")
     workers: int = Field(ge=0, le=64, description="Loader processes; Ultralytics uses none on a CPU.")
     amp: bool = Field(description="Mixed precision on a GPU; without effect on a CPU.")
-    cache: Literal["off", "ram"] = Field(description="Whether decoded pictures are kept in memory.")
+    cache: Literal["none", "ram"] = Field(description="Whether decoded pictures are kept in memory.")
 
     @field_validator("optimizer", mode="before")
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from prefect import get_run_logger, task
@@ -14,7 +13,7 @@ from serving.images import ImageLimits
 from tasks.data_report import write_report
 from tasks.expectations import Breach, Severity, rule_severities, run_suites
 from tasks.findings import Finding, ValidationReport
-from tasks.scan import DatasetScan, scan_dataset
+from tasks.scan import DatasetScan, GroupPattern, scan_dataset
 from tasks.scan_facts import count_boxes, count_pictures, dataset_table, label_table, picture_table
 
 
@@ -28,19 +27,10 @@ class ValidateConfig(Contract):
     min_pictures: int = Field(ge=1, description="Smallest number of pictures in a split.")
     min_class_instances: int = Field(ge=1, description="Smallest number of boxes of a class in train and in val.")
     max_unlabelled_share: Fraction = Field(description="Largest share of a split's pictures without a label file.")
-    group_pattern: str | None = Field(
+    group_pattern: GroupPattern = Field(
         description="Regular expression on a picture's name; its first group is the part, lot or burst."
     )
     severities: dict[str, Severity] = Field(description="Rules whose severity differs from the suite's.")
-
-    @field_validator("group_pattern")
-    @classmethod
-    def _compiles(cls, pattern: str | None) -> str | None:
-        try:
-            re.compile(pattern or "")
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
-        return pattern
 
     @field_validator("severities")
     @classmethod

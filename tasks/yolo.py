@@ -6,10 +6,8 @@ Everything that it would fetch, install or report over the network is switched o
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
-import re
 import shutil
 import sys
 import time
@@ -24,13 +22,13 @@ import numpy.typing as npt
 
 from data_contracts.detections import Detections
 from data_contracts.errors import JobError, OutsideSystemError, Problem
+from tasks.model_files import find_model, missing_model
 
 OnEpoch = Callable[[int, int, dict[str, float], float], None]
 """Called after each epoch with: epoch (from 1), epochs planned, metrics by name, seconds that the epoch took."""
 
 Layout = Literal["raw", "end_to_end"]
 
-ARCHITECTURES = Path(__file__).parent / "architectures"
 SWITCHED_OFF = ("sync", "clearml", "comet", "dvc", "mlflow", "raytune", "tensorboard", "wandb", "vscode_msg")
 FONTS = ("Arial.ttf", "Arial.Unicode.ttf")
 
@@ -58,6 +56,7 @@ def configure_ultralytics(home: Path) -> None:
         folder = home.absolute() / "ultralytics"
         folder.mkdir(parents=True, exist_ok=True)
         os.environ.update(YOLO_CONFIG_DIR=str(folder), YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false")
+        os.environ.setdefault("MPLCONFIGDIR", str(folder / "matplotlib"))
         logging.getLogger("ultralytics").setLevel(logging.WARNING)
     elif os.environ.get("YOLO_OFFLINE") != "true":
         raise RuntimeError("ultralytics was imported before configure_ultralytics(): its downloads are still on")
@@ -84,31 +83,6 @@ def _provide_fonts(folder: Path) -> None:
             shutil.copyfile(Path(mpl.get_data_path()) / "fonts/ttf/DejaVuSans.ttf", folder / name)
 
 
-def find_model(model: str, weights_home: Path) -> Path | None:
-    """The file that `model` names, or None; imports nothing.
-
-    Looked for as a path, then by name among the weights in `weights_home`, the architectures of this project and those
-    that come with Ultralytics (where `yolov8n.yaml` is scale n of `yolov8.yaml`).
-    """
-    given = Path(model)
-    if given.suffix == ".pt":
-        return next((path for path in (given, weights_home / given.name) if path.is_file()), None)
-    if given.suffix not in (".yaml", ".yml"):
-        return None
-    own = next((path for path in (given, ARCHITECTURES / given.name) if path.is_file()), None)
-    return own or _built_in_architecture(given.name)
-
-
-def _built_in_architecture(name: str) -> Path | None:
-    spec = importlib.util.find_spec("ultralytics")
-    if spec is None or spec.origin is None:
-        return None
-    names = (name, re.sub(r"(\d+)([nslmx])(.+)$", r"\1\3", name))
-    folder = Path(spec.origin).parent / "cfg" / "models"
-    found = next((path for wanted in names for path in sorted(folder.rglob(wanted))), None)
-    return found and found.with_name(name)
-
-
 def resolve_model(model: str, weights_home: Path, *, allow_download: bool) -> Path:
     """The file to train from; its name carries the scale letter.
 
@@ -120,16 +94,6 @@ def resolve_model(model: str, weights_home: Path, *, allow_download: bool) -> Pa
     if allow_download and Path(model).suffix == ".pt":
         return _fetch_weights(Path(model).name, weights_home)
     raise JobError(missing_model(model, weights_home))
-
-
-def missing_model(model: str, weights_home: Path) -> Problem:
-    """The words for a model file that is not here."""
-    return Problem(
-        f"train.model {model!r}",
-        "an architecture (.yaml: a path, 'pico.yaml', or a name that Ultralytics brings) or a weights file (.pt)",
-        "no such file",
-        f"Give the path of an existing file, put the weights into {weights_home}, or set train.allow_download.",
-    )
 
 
 def _fetch_weights(name: str, weights_home: Path) -> Path:
@@ -253,8 +217,13 @@ def onnx_facts(model_file: Path) -> OnnxFacts:
     return OnnxFacts(tuple(names[index] for index in sorted(names)), layout)
 
 
-def forward(weights: Path, batch: npt.NDArray[np.float32], *, layout: Layout) -> npt.NDArray[np.float32]:
-    """Torch's answer of the trained model to a tensor (n, 3, height, width), on the CPU, in float32."""
+def forward(
+    weights: Path, batch: npt.NDArray[np.float32], *, layout: Layout, max_detections: int
+) -> npt.NDArray[np.float32]:
+    """Torch's answer of the trained model to a tensor (n, 3, height, width), on the CPU, in float32.
+
+    Final boxes come best score first; no more than `max_detections` of them are given, as in an exported model.
+    """
     import torch
     from ultralytics.nn.autobackend import AutoBackend
 
@@ -264,7 +233,7 @@ def forward(weights: Path, batch: npt.NDArray[np.float32], *, layout: Layout) ->
         answer = backend(torch.from_numpy(batch))
     first = answer[0] if isinstance(answer, (list, tuple)) else answer
     result: npt.NDArray[np.float32] = first.numpy()
-    return result
+    return result[:, :max_detections] if layout == "end_to_end" else result
 
 
 def reference_detections(

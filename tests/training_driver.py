@@ -80,14 +80,14 @@ def main(folder: Path, url: str) -> dict[str, Any]:
         folder / "dataset", SplitConfig(seed=0, val_share=0.2, test_share=0.2, group_pattern=None), folder / "working"
     )
     registry = Registry(url)
-    config = TrainConfig(**(TRAIN | {"epochs": 26}))
+    config = TrainConfig(**(TRAIN | {"epochs": 17, "imgsz": 96, "lr0": 0.01}))
     timed("import", lambda: yolo.configure_ultralytics(home))
     trained = timed("train", lambda: train(config, copy.data_yaml, folder / "run", registry, ORIGIN, home, said.append))
     export_config = ExportConfig(
         opset=17, simplify=True, layout="raw", nms_iou=0.7, max_candidates=3000, max_detections=300,
         largest_difference=0.001,
     )  # fmt: skip
-    exported = timed("export", lambda: export(trained.weights, 64, folder / "export", export_config))
+    exported = timed("export", lambda: export(trained.weights, config.imgsz, folder / "export", export_config))
     val, test = (read_ground_truth(copy.folder, split) for split in (Split.VAL, Split.TEST))
     threshold_config = ThresholdConfig(iou=0.5, lowest=0.05, highest=0.9, fallback=0.5)
     found = detect_files(draft_detector(exported.model, exported.spec), [true.picture for true in val], 0.05)
@@ -128,7 +128,7 @@ def main(folder: Path, url: str) -> dict[str, Any]:
         "bundle": str(sealed.path),
         "digest": sealed.digest,
         "layout": exported.spec.output.layout,
-        "end_to_end": end_to_end(yolo, folder, home),
+        "end_to_end": end_to_end(yolo, export_config, folder, home),
         "same_weights": same_weights(again.weights, folder / "bare" / "weights" / "best.pt"),
         "failure": failure,
     }
@@ -138,7 +138,7 @@ def bare_training(config: Any, data_yaml: Path, run_dir: Path, arguments: dict[s
     """What a user of Ultralytics would write."""
     from ultralytics import YOLO
 
-    from tasks.yolo import find_model
+    from tasks.model_files import find_model
 
     model = find_model(config.model, run_dir)
     YOLO(str(model), task="detect").train(
@@ -154,20 +154,19 @@ def same_weights(one: Path, other: Path) -> bool:
     return list(first) == list(second) and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def end_to_end(yolo: Any, folder: Path, home: Path) -> dict[str, Any]:
-    """Export an untrained model of a family with two heads, both ways; its layout comes from the file."""
+def end_to_end(yolo: Any, config: Any, folder: Path, home: Path) -> dict[str, Any]:
+    """Export an untrained model of a family with two heads, both ways; the layout comes from the file."""
     from ultralytics import YOLO
 
-    from tasks.export import compare_with_torch, finish_onnx
+    from tasks.export import export
 
     weights = folder / "two-heads.pt"
     YOLO(str(yolo.resolve_model("yolo26n.yaml", home, allow_download=False)), task="detect").save(str(weights))
     found = {}
     for layout in ("raw", "end_to_end"):
-        target = folder / layout / "model.onnx"
-        facts = yolo.export_onnx(weights, image_size=64, opset=17, layout=layout, max_detections=50, target=target)
-        finish_onnx(target, 64, simplify=True)
-        found[layout] = [facts.layout, compare_with_torch(weights, target, 64, layout)]
+        asked = config.model_copy(update={"layout": layout, "max_detections": 50})
+        exported = export(weights, 64, folder / layout, asked)
+        found[layout] = [exported.spec.output.layout, exported.difference]
     return found
 
 

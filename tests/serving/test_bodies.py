@@ -123,7 +123,7 @@ def test_no_picture_is_said_so(body: bytes, content_type: str) -> None:
         picture_of(body, content_type)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.binary(max_size=300),
     st.sampled_from(["application/json", "multipart/form-data; boundary=e", "multipart/form-data"]),
@@ -133,7 +133,7 @@ def test_no_body_breaks_out_of_the_error_tree(body: bytes, content_type: str) ->
         picture_of(body, content_type)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(st.characters(max_codepoint=255), max_size=60))
 def test_no_content_type_breaks_out_of_the_error_tree(content_type: str) -> None:
     with suppress(InvalidInput):

@@ -22,7 +22,7 @@ from serving.bundle import Bundle, open_bundle
 from serving.detector import Detector, open_detector
 from serving.host import InspectionHost
 from serving.http import make_app
-from serving.images import decode_image
+from serving.images import ImageLimits, decode_image
 from serving.settings import HostSettings
 from serving.verdict import judge, score_floor
 
@@ -37,22 +37,21 @@ class Door:
 
     def __init__(self, bundle: Bundle, detector: Detector, root: Path) -> None:
         self.bundle, self.detector = bundle, detector
-        self.engine = FakeEngine(inner=detector.engine)
         self.host = InspectionHost()
         self.app: FastAPI = make_app(self.host)
-        self.settings = HostSettings(store=root, max_bytes=200_000, max_pixels=100_000, deadline_s=5.0)
+        self.host.start(HostSettings(store=root), fresh_metrics(), "worker-1")
+        self.host.releases.stop()
         self.start()
 
     def start(self, **changes: Any) -> None:
-        """(Re)start the host with other settings; what it serves is the fake release."""
-        self.settings = self.settings.model_copy(update=changes)
-        self.host.start(self.settings, fresh_metrics(), "worker-1")
-        self.host.releases.stop()
-        self.releases = FakeReleases(
-            fake_resident(
-                self.bundle, self.engine, max_batch=self.settings.max_batch, max_queue=self.settings.max_queue
-            )
-        )
+        """Begin anew: fresh engine, queue and metrics, default settings but for `changes`."""
+        defaults = {"max_bytes": 200_000, "max_pixels": 100_000, "deadline_s": 5.0}
+        self.settings = HostSettings.model_validate({"store": self.host.settings.store, **defaults, **changes})
+        self.host.settings, self.host.metrics = self.settings, fresh_metrics()
+        self.host.limits = ImageLimits(self.settings.max_bytes, self.settings.max_pixels)
+        self.engine = FakeEngine(inner=self.detector.engine)
+        batching = {"max_batch": self.settings.max_batch, "max_queue": self.settings.max_queue}
+        self.releases = FakeReleases(fake_resident(self.bundle, self.engine, **batching))
         self.host.releases = self.releases  # type: ignore[assignment]
 
     def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
@@ -71,16 +70,17 @@ class Door:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Detector]:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     bundle = open_bundle(builders.first_bundle(tmp_path_factory.mktemp("bundle")))
-    return bundle, open_detector(bundle, builders.CPU)
+    door = Door(bundle, open_detector(bundle, builders.CPU), tmp_path_factory.mktemp("store"))
+    yield door
+    door.host.stop()
 
 
 @pytest.fixture
-def door(opened: tuple[Bundle, Detector], tmp_path: Path) -> Iterator[Door]:
-    door = Door(*opened, tmp_path)
-    yield door
-    door.host.stop()
+def door(opened: Door) -> Door:
+    opened.start()
+    return opened
 
 
 def problem(response: httpx.Response, status: int) -> ProblemDetails:

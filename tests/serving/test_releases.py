@@ -28,14 +28,11 @@ WARM = CandidateMode.WARM
 class Stage:
     """A store with three bundles and a worker whose loading is played: it counts, and fails where told to."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, bundles: dict[str, Bundle]) -> None:
         self.store = ReleaseStore(root / "store")
         self.store.prepare()
         self.metrics: Metrics = fresh_metrics()
-        self.bundles: dict[str, Bundle] = {}
-        for version in ("1", "2", "3"):
-            path = builders.make_bundle(root / f"b{version}", version=version)
-            self.bundles[path.name] = open_bundle(path)
+        self.bundles = bundles
         self.v1, self.v2, self.v3 = self.bundles
         self.loads: list[str] = []
         self.broken: dict[str, Exception] = {}
@@ -66,9 +63,16 @@ class Stage:
         return set(self.manager.status().loaded)
 
 
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
+    folder = tmp_path_factory.mktemp("bundles")
+    paths = [builders.make_bundle(folder, version=version) for version in ("1", "2", "3")]
+    return {path.name: open_bundle(path) for path in paths}
+
+
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+def stage(tmp_path: Path, bundles: dict[str, Bundle]) -> Stage:
+    return Stage(tmp_path, bundles)
 
 
 def test_without_a_release_it_is_not_ready_and_says_what_to_do(stage: Stage) -> None:

@@ -23,7 +23,7 @@ from tasks.registry import RegisteredVersion, Registry
 from tasks.train import TrainConfig
 
 ROOT = Path(__file__).resolve().parents[2]
-SHAPES = ((96, 64), (64, 96), (64, 64))
+SHAPES = ((96, 64), (64, 96), (96, 96))
 
 
 def write_squares(folder: Path) -> None:
@@ -60,7 +60,12 @@ def report(tmp_path_factory: pytest.TempPathFactory, server: str) -> dict[str, A
     folder = tmp_path_factory.mktemp("training")
     write_squares(folder / "dataset")
     (folder / "home").mkdir()
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "ORT_DISABLE_TELEMETRY": "1",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+    }
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "training_driver.py"), str(folder), server],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=400,
@@ -82,7 +87,7 @@ def test_nothing_reached_for_another_machine_or_an_installer(report):
 
 def test_the_home_folder_and_the_working_directory_stay_clean(report):
     folder = Path(report["folder"])
-    assert [path for path in (folder / "home").rglob("*") if path.is_file() and "matplotlib" not in str(path)] == []
+    assert [path for path in (folder / "home").rglob("*") if path.is_file()] == []
     expected = {"again", "bare", "bundles", "dataset", "end_to_end", "export", "home", "raw", "report.json", "run"}
     assert {path.name for path in folder.iterdir()} == expected | {"two-heads.pt", "var", "working", "failing"}
 
@@ -99,7 +104,7 @@ def test_one_run_per_training_and_the_failed_one_is_closed(report, client):
 
 def test_the_run_says_where_it_comes_from(report, client):
     run = client.get_run(report["runs"][0])
-    assert run.data.params["lr0"] == str(TRAIN["lr0"])
+    assert run.data.params["lr0"] == "0.01"
     assert run.data.params["optimizer"] == "AdamW"
     tags = run.data.tags
     assert tags["passline.dataset.hash"] == PIN.dvc_hash
@@ -112,8 +117,8 @@ def test_every_epoch_is_at_its_step(report, client):
     for name in ("metrics/mAP50B", "train/box_loss", "val/cls_loss", "lr/pg0", "seconds/epoch"):
         history = client.get_metric_history(report["runs"][0], name)
         assert [point.step for point in history] == list(range(1, report["epochs"] + 1)), name
-    assert report["epochs"] == 26
-    assert sum(line.startswith("epoch 26/26") for line in report["said"]) == 1
+    assert report["epochs"] == 17
+    assert sum(line.startswith("epoch 17/17") for line in report["said"]) == 1
 
 
 def test_curves_pictures_and_weights_are_with_the_run(report, client):

@@ -101,8 +101,25 @@ def test_difference_is_relative_to_coordinates_for_boxes_and_absolute_for_scores
     assert relative_difference(raw, boxes_off, "raw") == pytest.approx(0.01)
     assert relative_difference(raw, scores_off, "raw") == pytest.approx(0.01)
     assert relative_difference(raw, raw[:, :5], "raw") == np.inf
-    final = np.zeros((1, 2, 6), np.float32)
-    final[0, :, 5] = 3
-    other = final.copy()
-    other[0, 1, 4] = 0.5
-    assert relative_difference(final, other, "end_to_end") == 0.5
+
+
+FINAL = [[0, 0, 100, 100, 0.9, 1], [10, 10, 20, 20, 0.5, 0], [30, 30, 50, 50, 0.5, 0], [0, 0, 9, 9, 0.0001, 0]]
+
+
+@pytest.mark.parametrize(
+    ("row", "values", "expected"),
+    [
+        pytest.param(0, [0, 0, 100, 100, 0.9, 1], 0.0, id="equal"),
+        pytest.param(0, [0, 0, 100, 100, 0.8, 1], 0.1, id="score"),
+        pytest.param(0, [1, 0, 100, 100, 0.9, 1], 0.01, id="box, of a side of 100"),
+        pytest.param(0, [0, 0, 100, 100, 0.9, 0], 1.0, id="class"),
+        pytest.param(3, [50, 50, 99, 99, 0.0001, 2], 0.0, id="a box that scores next to nothing"),
+    ],
+)
+def test_difference_of_final_boxes(row: int, values: list[float], expected: float):
+    first = np.array([FINAL], np.float32)
+    second = first.copy()
+    second[0, row] = values
+    assert relative_difference(first, second, "end_to_end") == pytest.approx(expected, abs=1e-6)
+    swapped = second[:, [0, 2, 1, 3]]
+    assert relative_difference(first, swapped, "end_to_end") == pytest.approx(expected, abs=1e-6)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 import pytest
+from pydantic import ValidationError
 
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError
@@ -111,3 +112,8 @@ def test_a_share_that_cannot_be_met_is_told():
 def test_too_little_to_draw_from_is_refused():
     with pytest.raises(DatasetError, match="more than 2 groups"):
         _choose(train=2)
+
+
+def test_a_pattern_that_is_none_is_refused():
+    with pytest.raises(ValidationError, match="no regular expression"):
+        SplitConfig.model_validate(CONFIG.model_dump() | {"group_pattern": "("})

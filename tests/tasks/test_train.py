@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from training_fakes import ORIGIN, PIN, TRAIN, FakeRegistry
 
 from data_contracts.errors import JobError, RegistryError
+from tasks.model_files import find_model
 from tasks.registry import MetricLog
 from tasks.run_log import current_logger
 from tasks.train import (
@@ -21,7 +22,7 @@ from tasks.train import (
     train,
     train_arguments,
 )
-from tasks.yolo import find_model, resolve_model
+from tasks.yolo import resolve_model
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_no_field_has_a_default_or_lacks_a_description():
 def test_arguments_are_those_of_yolo_train():
     arguments = train_arguments(TrainConfig(**TRAIN))
     assert {"model", "allow_download"}.isdisjoint(arguments)
-    assert (arguments["imgsz"], arguments["lr0"], arguments["cache"], arguments["plots"]) == (64, 0.004, True, True)
+    assert (arguments["imgsz"], arguments["lr0"], arguments["cache"], arguments["plots"]) == (64, 0.004, False, True)
     assert arguments["patience"] == 1, "0 must not mean to stop at once"
 
 

@@ -1,0 +1,253 @@
+"""What the pipeline costs: wall time of `retrain` up to registration over bare Ultralytics training, same settings.
+
+Both train the sample data with the settings of params.yaml, in one run: bare, then `retrain` through its deployment on
+a local stack of its own, then bare again, so that a machine that slows down meanwhile is seen. What is divided is
+counted from the same point on both sides: the process runs, Ultralytics is not loaded yet.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from benchmarks.bare_training import BareTimes, BareTraining
+from benchmarks.own_stack import own_settings, own_stack
+from benchmarks.report import Benchmark, Measured, Table, at_most, run_benchmark
+from benchmarks.retrain_times import GATES, REGISTER, RetrainTimes, orchestration_share, read_times
+from data_contracts.errors import OutsideSystemError, Problem
+from deployments.environment import StackSettings
+
+if TYPE_CHECKING:
+    from tasks.job import TrainingJob
+    from tasks.working_copy import WorkingCopy
+
+OVERHEAD_LIMIT = 1.35
+ORCHESTRATION_LIMIT = 0.10
+QUICK_DEADLINE_S = 42.0
+QUICK_PLATES = (16, 8, 8)
+FULL_PLATES = (168, 40, 60)
+TRAINING_SIDE = frozenset({"prefect-server", "mlflow-server", "training-worker"})
+QUICK_JOB = {
+    "train": {"epochs": 2},
+    "gates": {
+        "min_map50": 0.0,
+        "min_instances": 1,
+        "max_escape_rate": 1.0,
+        "max_overkill_rate": 1.0,
+        "max_false_alarms_per_picture": 1000.0,
+    },
+    "parity": {"pictures": 2, "minimum_compared": 1, "score_floor": 0.001, "score_margin": 0.0},
+}
+"""Two epochs teach nothing, and nobody relies on that candidate."""
+
+
+class OutOfTime(BaseException):
+    """The seconds of a quick run are over. No Exception, so that nothing on the way handles it as an error."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was measured; a quick run may end before it has everything."""
+
+    bare: list[BareTimes] = field(default_factory=list)
+    times: RetrainTimes | None = None
+    end: str = "not reached"
+    epochs: int = 0
+
+
+def measure(quick: bool) -> Measured:
+    """The whole benchmark."""
+    with own_settings() as settings:
+        findings, notes = _quick(settings) if quick else (_full(settings), [])
+    return conclude(findings, notes, quick=quick)
+
+
+def _full(settings: StackSettings) -> Findings:
+    job = _prepare(settings, FULL_PLATES, {})
+    _warm_up(settings)
+    with _bare(settings, job, "bare-before") as training:
+        before = training.times()
+    with own_stack(settings, None, _say):
+        times, end = _retrain(settings, job)
+    with _bare(settings, job, "bare-after") as training:
+        after = training.times()
+    return Findings([before, after], times, end, job.train.epochs)
+
+
+def _quick(settings: StackSettings) -> tuple[Findings, list[str]]:
+    """Few epochs on few pictures; data and bare training beside the start of a stack without service and agent."""
+    notes = ["quick: 2 epochs on 16 pictures, bare training beside the start of the stack; fixed costs prevail"]
+    findings = Findings(epochs=2)
+    try:
+        with deadline(QUICK_DEADLINE_S), _bare_meanwhile(settings) as begun, own_stack(settings, TRAINING_SIDE, _say):
+            job, training = begun.result()
+            findings.bare.append(training.times())
+            times, end = _retrain(settings, job)
+            findings = replace(findings, times=times, end=end)
+    except OutOfTime:
+        notes.append(f"the time of a quick run was over after {QUICK_DEADLINE_S:g} s: the rest was not measured")
+    return findings, notes
+
+
+@contextmanager
+def _bare_meanwhile(settings: StackSettings) -> Iterator[Future[tuple[TrainingJob, BareTraining]]]:
+    """Make the data and start the bare training in a thread; stop it at the end."""
+    importlib.import_module("deployments.stack")  # not at the same time as the thread imports its parts
+
+    def begin() -> tuple[TrainingJob, BareTraining]:
+        job = _prepare(settings, QUICK_PLATES, QUICK_JOB)
+        return job, _bare(settings, job, "bare")
+
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.submit(begin)
+        try:
+            yield begun
+        finally:
+            begun.result()[1].stop()
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime in the main thread when the block takes longer."""
+
+    def ring(*_: object) -> NoReturn:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {line}", file=sys.stderr, flush=True)
+
+
+def _prepare(settings: StackSettings, plates: tuple[int, int, int], changes: dict[str, Any]) -> TrainingJob:
+    """The sample data as a dataset of the own stack, and the job that trains on it."""
+    from deployments.demo.plates import PlateCounts, write_plates
+    from deployments.params import load_params, merge, validated
+    from tasks.dataset_repo import add_dataset
+    from tasks.job import TrainingJob
+
+    train, val, test = plates
+    write_plates(settings.home / "plates", 7, PlateCounts(train=train, val=val, test=test, held_out=0))
+    params = load_params(settings.project / "params.yaml")
+    job = merge(merge(params.job.model_dump(mode="json"), changes), {"promote": False})
+    datasets = settings.home / "datasets"
+    datasets.mkdir()
+    add_dataset(settings.home / "plates", datasets, params.job.dataset.name, "for a measurement")
+    return validated(TrainingJob, job, "benchmark job")
+
+
+def _warm_up(settings: StackSettings) -> None:
+    """Have the disk read what both sides load, or the first to come pays for the other."""
+    import subprocess
+
+    command = [str(settings.training_python), "-c", "import mlflow, onnx, onnxruntime, prefect, ultralytics"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def _bare(settings: StackSettings, job: TrainingJob, name: str) -> BareTraining:
+    """Start a bare training on a copy of its own: Ultralytics leaves label caches in the folder."""
+    from tasks.train import train_arguments
+    from tasks.yolo import resolve_model
+
+    copy = _working_copy(settings, job, settings.home / name / "dataset")
+    model = resolve_model(job.train.model, settings.home / "weights", allow_download=job.train.allow_download)
+    _say(f"bare training: {job.train.epochs} epochs")
+    arguments = train_arguments(job.train)
+    return BareTraining(settings.home / name / "run", copy.data_yaml, model, arguments, settings.training_python)
+
+
+def _working_copy(settings: StackSettings, job: TrainingJob, target: Path) -> WorkingCopy:
+    """The folder that `retrain` trains on, made in the same way."""
+    from tasks.dataset_repo import fetch, resolve
+    from tasks.settings import load_site_settings
+    from tasks.working_copy import split_and_copy
+
+    pin = resolve(load_site_settings().locate(job.dataset.ref), job.dataset.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return split_and_copy(fetch(pin, settings.home / "pinned-for-bare"), job.splits, target)
+
+
+def _retrain(settings: StackSettings, job: TrainingJob) -> tuple[RetrainTimes, str]:
+    """Run `retrain` through its deployment. Raises OutsideSystemError when it fails."""
+    from deployments.deploy import deploy
+    from deployments.follow import follow_run, start_retrain
+    from deployments.params import load_params
+
+    deploy(settings.project)
+    _say("deployments applied")
+    run_id = start_retrain(job, load_params(settings.project / "params.yaml").promote)
+    end = follow_run(run_id, _say)
+    if not end.completed:
+        raise OutsideSystemError(
+            Problem(f"retrain run {run_id}", "Registered", f"{end.name}: {end.message}", "Mend it.")
+        )
+    return read_times(run_id), f"{end.name}: {end.message}"
+
+
+def conclude(findings: Findings, notes: list[str], *, quick: bool) -> Measured:
+    """Bars, tables and raw samples. A full run whose candidate was not registered decides nothing in its favour."""
+    bare_s = statistics.mean(one.seconds for one in findings.bare) if findings.bare else None
+    times = findings.times
+    wall_s = times.wall_s(REGISTER) if times else None
+    if quick and times and wall_s is None:
+        wall_s = times.wall_s(GATES)
+        notes = [*notes, f"measured up to the gates, for nothing was registered: {findings.end}"]
+    overhead = wall_s / bare_s if wall_s and bare_s else None
+    share = orchestration_share(times.spans, wall_s) if times and wall_s else None
+    return Measured(
+        settings={"epochs": findings.epochs, "plates": list(QUICK_PLATES if quick else FULL_PLATES)},
+        samples={
+            "bare": [asdict(one) for one in findings.bare],
+            "retrain": {"wall_s": wall_s, "end": findings.end, **(asdict(times) if times else {})},
+        },
+        bars=(
+            at_most("overhead_ratio", overhead, OVERHEAD_LIMIT, decided=not quick),
+            at_most("orchestration_share", share, ORCHESTRATION_LIMIT, decided=not quick),
+        ),
+        tables=(_stage_table(times, wall_s), _wall_table(findings.bare, times, wall_s)),
+        notes=tuple(notes),
+    )
+
+
+def _stage_table(times: RetrainTimes | None, wall_s: float | None) -> Table:
+    stages = times.stages() if times else {}
+    rows = [(name, f"{seconds:.1f}", f"{seconds / wall_s:.1%}" if wall_s else "") for name, seconds in stages.items()]
+    if times and wall_s:
+        share = orchestration_share(times.spans, wall_s)
+        rows.append(("(between stages)", f"{share * wall_s:.1f}", f"{share:.1%}"))
+    return Table(("stage of retrain", "seconds", "share"), tuple(rows))
+
+
+def _wall_table(bare: list[BareTimes], times: RetrainTimes | None, wall_s: float | None) -> Table:
+    """Wall times in three ways of counting; the first is the one of the bar."""
+    rows = []
+    delay_s = times.start_delay_s if times else 0.0
+    for words, ours, theirs in (
+        ("without process start", wall_s, [one.seconds for one in bare]),
+        ("with process start", wall_s and wall_s + delay_s, [one.process for one in bare]),
+        ("over training alone", wall_s, [one.train_seconds for one in bare]),
+    ):
+        ratio = f"{ours / statistics.mean(theirs):.2f}" if ours and theirs else ""
+        rows.append((words, f"{ours:.1f}" if ours else "", ", ".join(f"{s:.1f}" for s in theirs), ratio))
+    return Table(("wall time", "retrain s", "bare s", "ratio"), tuple(rows))
+
+
+if __name__ == "__main__":
+    PACKAGES = ("prefect", "ultralytics", "torch", "mlflow", "dvc", "great-expectations", "onnxruntime-gpu")
+    sys.exit(run_benchmark(Benchmark("pipeline", measure, PACKAGES)))
