@@ -7,6 +7,7 @@ could not. A full run also writes `<PASSLINE_HOME or var>/bench/NAME.json`.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import signal
@@ -166,11 +167,17 @@ def _report(benchmark: Benchmark, measured: Measured, before: Machine, *, quick:
         machine=before.model_copy(update={"load_after": os.getloadavg()}),
         versions=versions,
         missing=tuple(peer for peer in benchmark.peers if versions[peer] == MISSING),
-        settings=measured.settings,
-        samples=measured.samples,
+        settings=_as_json(measured.settings),
+        samples=_as_json(measured.samples),
         bars=measured.bars,
         notes=measured.notes,
     )
+
+
+def _as_json(values: dict[str, Any]) -> dict[str, JsonValue]:
+    """Values as JSON holds them: a tuple becomes a list. Raises ValueError for what is no number."""
+    content: dict[str, JsonValue] = json.loads(json.dumps(values, allow_nan=False))
+    return content
 
 
 def _print(report: BenchmarkReport, tables: Iterable[Table]) -> None:

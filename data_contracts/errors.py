@@ -8,7 +8,8 @@
     │       ├── EmptyImage            no bytes at all
     │       ├── UnsupportedImage      not a picture, or a kind that we do not read
     │       ├── UndecodableImage      a known kind, but damaged
-    │       └── ImageTooLarge         over the byte or pixel limit
+    │       ├── ImageTooLarge         over the byte or pixel limit
+    │       └── ImageTooSmall         too few pixels to show anything
     ├── BundleError                   a bundle is incomplete, altered or contradicts itself
     ├── ReleaseError                  a wish for the release state that cannot be granted
     ├── NotReady                      nothing here can answer correctly yet
@@ -18,6 +19,9 @@
         ├── RegistryError             MLflow
         ├── DatasetRepoError          DVC, git or the data remote
         └── ServiceManagerError       the process manager of the inference host
+
+The service adds how a request body may be wrong (`serving.bodies`, `serving.problems`), the trainer how a training may
+fail (`tasks.yolo.TrainingError`, an OutsideSystemError).
 
 An error carries `problems`: all that was found wrong, collected before it is raised.
 """
@@ -79,6 +83,10 @@ class UndecodableImage(ImageError):
 
 class ImageTooLarge(ImageError):
     """Over the byte or pixel limit."""
+
+
+class ImageTooSmall(ImageError):
+    """Too few pixels to show anything."""
 
 
 class BundleError(PasslineError):

@@ -33,6 +33,7 @@ class Program:
     environment: Mapping[str, str]
     answers: Callable[[], bool]
     stop_wait_s: int = 20
+    stop_as_group: bool = False
 
 
 def stack_programs(settings: StackSettings, socket: Path) -> tuple[Program, ...]:
@@ -148,6 +149,7 @@ autorestart = true
 startsecs = 2
 startretries = 5
 stopwaitsecs = {program.stop_wait_s}
+stopasgroup = {str(program.stop_as_group).lower()}
 killasgroup = true
 redirect_stderr = true
 stdout_logfile = {_escape(settings.logs / f"{program.name}.log")}

@@ -13,12 +13,12 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
 
 from data_contracts.bundle import ModelSpec, Precision
 from data_contracts.errors import BundleError, EngineError, Problem
 from serving.cpus import threads_from_quota
 from serving.model_check import check_model
+from serving.ort import onnxruntime as ort
 
 __all__ = ["Engine", "EngineOptions", "OnnxEngine", "open_engine", "threads_from_quota"]
 

@@ -41,7 +41,7 @@ class InspectionHost:
     def start(self, settings: HostSettings, metrics: Metrics, worker_id: str) -> None:
         """Open the store and begin to converge to the desired release."""
         self.settings, self.metrics = settings, metrics
-        self.limits = ImageLimits(max_bytes=settings.max_bytes, max_pixels=settings.max_pixels)
+        self.limits = ImageLimits(settings.max_bytes, settings.max_pixels, settings.min_side_px)
         threads = settings.threads or threads_from_quota(settings.service_workers)
         # Two at least: one large picture must not hold up all others.
         self._pool = ThreadPoolExecutor(max(2, threads), thread_name_prefix="picture")

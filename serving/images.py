@@ -25,7 +25,15 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from data_contracts.errors import EmptyImage, ImageTooLarge, Problem, UndecodableImage, UnsupportedImage
+from data_contracts.errors import (
+    EmptyImage,
+    ImageError,
+    ImageTooLarge,
+    ImageTooSmall,
+    Problem,
+    UndecodableImage,
+    UnsupportedImage,
+)
 from serving.image_headers import ImageHeader, name_other_kind, read_header
 
 Image = npt.NDArray[np.uint8]
@@ -36,16 +44,17 @@ READABLE = "a JPEG, PNG, BMP, WebP or TIFF picture"
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """What a picture may weigh: the file in bytes, the picture in width times height."""
+    """What a picture may weigh: the file in bytes, the picture in width times height, its shorter side in pixels."""
 
     max_bytes: int
     max_pixels: int
+    min_side_px: int = 1
 
 
 def decode_image(data: bytes, limits: ImageLimits) -> Image:
     """RGB pixels of a picture file. The limits are checked on the header, before anything is allocated.
 
-    Raises EmptyImage, ImageTooLarge, UnsupportedImage or UndecodableImage.
+    Raises EmptyImage, ImageTooLarge, ImageTooSmall, UnsupportedImage or UndecodableImage.
     """
     header = _check_header(data, limits)
     try:
@@ -66,7 +75,7 @@ def read_image(path: Path, limits: ImageLimits) -> Image:
         data = file.read(limits.max_bytes + 1)
     try:
         return decode_image(data, limits)
-    except (EmptyImage, ImageTooLarge, UnsupportedImage, UndecodableImage) as error:
+    except ImageError as error:
         problems = (problem for problem in error.problems if isinstance(problem, Problem))
         raise type(error)(
             *(Problem(f"{path}: {found.subject}", found.expected, found.got, found.action) for found in problems)
@@ -89,6 +98,11 @@ def _check_header(data: bytes, limits: ImageLimits) -> ImageHeader:
         expected = f"at most {limits.max_pixels} pixels"
         got = f"{width} x {height} = {width * height} pixels by its header"
         raise ImageTooLarge(Problem("picture size", expected, got, "Send a smaller picture."))
+    if min(width, height) < limits.min_side_px:
+        got = f"{width} x {height} pixels"
+        raise ImageTooSmall(
+            Problem("picture size", f"sides of at least {limits.min_side_px} pixels", got, "Send a larger picture.")
+        )
     _check_samples(header)
     return header
 

@@ -85,7 +85,7 @@ def _inspect_file(path: Path, inspect: Inspector, annotate_dir: Path | None, tak
 def _limits() -> ImageLimits:
     """The limits that a host has unless it is told otherwise."""
     settings = HostSettings()
-    return ImageLimits(settings.max_bytes, settings.max_pixels)
+    return ImageLimits(settings.max_bytes, settings.max_pixels, settings.min_side_px)
 
 
 def _bundle_inspector(folder: Path) -> Inspector:

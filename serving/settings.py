@@ -32,6 +32,7 @@ class HostSettings(Contract):
     deadline_s: float = Field(default=10.0, gt=0, description="Seconds after which a request is not worth answering.")
     max_bytes: int = Field(default=32 * 2**20, ge=1, description="Largest request body.")
     max_pixels: int = Field(default=64_000_000, ge=1, description="Largest picture, width times height.")
+    min_side_px: int = Field(default=10, ge=1, description="Smallest side of a picture; the trainer's limit.")
 
 
 def load_host_settings(environ: Mapping[str, str] | None = None) -> HostSettings:

@@ -138,9 +138,8 @@ def finish_onnx(model_file: Path, image_size: int, *, simplify: bool) -> None:
 
 
 def _run_onnx(model_file: Path, batch: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    import onnxruntime as ort
-
     from serving.engines import session_options
+    from serving.ort import onnxruntime as ort
 
     session = ort.InferenceSession(str(model_file), session_options(cpu_options().threads), ["CPUExecutionProvider"])
     (output,) = session.run(None, {session.get_inputs()[0].name: batch})

@@ -57,12 +57,18 @@ CPU = EngineOptions(provider="cpu", allow_fallback=False, threads=1)
 OPSET, IR = 17, 8
 
 
-def shared_data() -> Path:
-    """Folder of the shared sample data; skips the test where it is missing."""
+def shared_data_or_none() -> Path | None:
+    """Folder of the shared sample data, None where it is missing."""
     named = os.environ.get("PASSLINE_SHARED_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no shared data at {folder}: set PASSLINE_SHARED_DATA to the folder that holds it")
+    return folder if folder.is_dir() else None
+
+
+def shared_data() -> Path:
+    """Folder of the shared sample data; skips the test where it is missing."""
+    folder = shared_data_or_none()
+    if folder is None:
+        pytest.skip("no shared data beside the repository: set PASSLINE_SHARED_DATA to the folder that holds it")
     return folder
 
 

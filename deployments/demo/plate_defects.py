@@ -51,19 +51,19 @@ def _scratch(rng: np.random.Generator, image_wh: tuple[int, int]) -> Plane:
     """A thin line, straight or bent, that tapers and fades; a groove shows a light and a dark flank."""
     points = _curve(rng, image_wh)
     along = np.linspace(0, 1, len(points))
-    width_px = rng.uniform(1.2, 3.2) * (0.45 + 0.55 * np.sin(math.pi * along) ** 0.7)
+    width_px = rng.uniform(1.8, 3.8) * (0.45 + 0.55 * np.sin(math.pi * along) ** 0.7)
     depth = np.clip(0.85 + 0.2 * np.sin(along * rng.uniform(4, 12) + rng.uniform(0, 6)), 0.5, 1.0)
     mask = _draw(points, width_px, depth, image_wh)
     flank = cv2.warpAffine(mask, np.array([[1, 0, rng.choice([-1.2, 1.2])], [0, 1, 1.2]]), image_wh)
-    strength = rng.uniform(42.0, 90.0) * float(rng.choice([-1.0, 1.0]))
+    strength = rng.uniform(50.0, 95.0) * float(rng.choice([-1.0, 1.0]))
     return np.asarray(strength * mask - rng.uniform(0.2, 0.45) * strength * np.clip(flank - mask, 0, 1), np.float32)
 
 
 def _curve(rng: np.random.Generator, image_wh: tuple[int, int]) -> npt.NDArray[np.float64]:
     """Points (n, 2) of a quadratic Bezier curve."""
-    length = rng.uniform(0.3, 0.75) * min(image_wh)
+    length = rng.uniform(0.36, 0.75) * min(image_wh)
     # Seldom along an axis: the box of such a line is a sliver, and no detector is judged fairly by its overlap.
-    angle = rng.integers(0, 4) * math.pi / 2 + math.pi / 4 + rng.uniform(-0.6, 0.6)
+    angle = rng.integers(0, 4) * math.pi / 2 + math.pi / 4 + rng.uniform(-0.45, 0.45)
     step = length * np.array([math.cos(angle), math.sin(angle)])
     start = rng.uniform([4, 4], np.array(image_wh) - 4)
     bend = start + step / 2 + np.array([-step[1], step[0]]) * rng.normal(0, 0.22)
@@ -87,7 +87,7 @@ def _draw(
 
 def _pit(rng: np.random.Generator, image_wh: tuple[int, int]) -> Plane:
     """A small dark crater, not quite round, with a rim that is bright on the side of the lamp."""
-    radius = rng.uniform(4.0, 8.5)
+    radius = rng.uniform(4.5, 9.0)
     centre_xy = (rng.uniform(12, image_wh[0] - 12), rng.uniform(12, image_wh[1] - 12))
     window, dx, dy = window_xy(image_wh, centre_xy, 2.6 * radius)
     around = np.arctan2(dy, dx)

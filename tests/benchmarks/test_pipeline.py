@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import json
 import os
+import signal
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from benchmarks.bare_training import BareTimes
 from benchmarks.own_stack import environment, free_ports
 from benchmarks.pipeline import Findings, OutOfTime, conclude, deadline
+from benchmarks.report import Benchmark, run_benchmark
 from benchmarks.retrain_times import RetrainTimes, Span, orchestration_share, spans_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -75,6 +79,26 @@ def test_a_slow_pipeline_does_not_hold() -> None:
     ratio, share = measured.bars
     assert (ratio.value, ratio.holds) == (pytest.approx(1.575), False)
     assert (share.value, share.holds) == (pytest.approx(1.5 / 12.6), False)
+
+
+def test_the_report_holds_every_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PASSLINE_HOME", str(tmp_path))
+    findings = Findings(BARE, retrain(registered=True), "Registered")
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert run_benchmark(Benchmark("pipeline", lambda quick: conclude(findings, [], quick=quick)), []) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    report = json.loads((tmp_path / "bench" / "pipeline.json").read_text())
+    assert [span["stage"] for span in report["samples"]["retrain"]["spans"]] == [
+        "train_detector", "decide_gates", "register_bundle",
+    ]  # fmt: skip
+    assert report["samples"]["bare"][1] == {"process": 13.0, "seconds": 11.0, "train_seconds": 8.5}
+    printed = capsys.readouterr().out
+    assert "train_detector    10.0     79.4%" in printed
+    assert "(between stages)  1.5      11.9%" in printed
 
 
 def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:

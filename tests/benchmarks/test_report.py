@@ -34,7 +34,7 @@ def test_bars(bar: Bar, value: float | None, holds: bool | None) -> None:
 def measured(*bars: Bar) -> Measured:
     return Measured(
         settings={"rounds": 2},
-        samples={"seconds": [1.0, 2.0]},
+        samples={"seconds": (1.0, 2.0)},
         bars=bars,
         tables=(Table(("stage", "s"), (("train", "2.0"),)),),
         notes=("two rounds only",),
