@@ -1,6 +1,7 @@
 """Outcome: today's data became a gated candidate, and champion if it is better. Runs on pool `training`, queue `train`.
 
-pin -> validate -> split -> train -> export -> thresholds -> seal -> evaluate -> parity -> gates -> register -> promote
+pin -> validate -> split -> smoke run -> train -> export -> thresholds -> seal
+    -> evaluate -> parity -> gates -> register -> promote
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tasks.seal import SealedBundle, seal_bundle
 from tasks.settings import SiteSettings, load_site_settings
 from tasks.showcase import leave_links, leave_results
 from tasks.thresholds import choose_thresholds
-from tasks.train import RunOrigin, TrainedModel, train_detector
+from tasks.train import RunOrigin, TrainedModel, smoke_run, train_detector
 from tasks.validate import check_dataset, require_accepted
 from tasks.validation_artifact import leave_validation
 from tasks.working_copy import WorkingCopy, prepare_working_copy
@@ -70,9 +71,10 @@ def _data(job: TrainingJob, settings: SiteSettings, folder: Path) -> tuple[Pinne
 def _candidate(
     job: TrainingJob, settings: SiteSettings, folder: Path, pinned: PinnedDataset, copy: WorkingCopy
 ) -> tuple[TrainedModel, SealedBundle]:
+    smoke_run(job.train, job.smoke, copy.data_yaml, folder / "smoke", settings.home)
     origin = RunOrigin(job.seal.name, folder.name, pinned.pin, folder.name)
     trained = train_detector(job.train, copy.data_yaml, folder / "train", settings.mlflow_url, origin, settings.home)
-    exported = export_model(trained.weights, job.train.imgsz, folder / "model.onnx", settings.home, job.export)
+    exported = export_model(trained.weights, job.train.imgsz, folder / "export", settings.home, job.export)
     rule = choose_thresholds(exported, copy.folder, job.thresholds)
     bundle = seal_bundle(
         exported, rule, copy.folder, pinned.pin, trained.mlflow_run_id, job.train.seed, job.seal, folder / "bundles"

@@ -14,7 +14,7 @@ from tasks.preflight import PreflightConfig
 from tasks.seal import SealConfig
 from tasks.splits import SplitConfig
 from tasks.thresholds import ThresholdConfig
-from tasks.train import TrainConfig
+from tasks.train import SmokeConfig, TrainConfig
 from tasks.validate import ValidateConfig
 
 
@@ -32,6 +32,7 @@ class TrainingJob(Contract):
     preflight: PreflightConfig
     validation: ValidateConfig
     splits: SplitConfig
+    smoke: SmokeConfig
     train: TrainConfig
     export: ExportConfig
     thresholds: ThresholdConfig

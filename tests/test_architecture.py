@@ -197,8 +197,8 @@ def direct_requirements(name: str) -> Iterator[tuple[str, str]]:
     for line in (REQUIREMENTS / f"{name}.in").read_text("utf-8").splitlines():
         if line.startswith("-r "):
             yield from direct_requirements(line.removeprefix("-r ").removesuffix(".in"))
-        elif line and not line.startswith("#"):
-            package, _, version = line.partition(";")[0].strip().partition("==")
+        elif wanted := line.partition("#")[0].strip():
+            package, _, version = wanted.partition(";")[0].strip().partition("==")
             yield package, version
 
 

@@ -58,8 +58,6 @@ def timed(name: str, call: Any) -> Any:
 
 def main(folder: Path, url: str) -> dict[str, Any]:
     """The whole way, once; then a short training twice, with and without Passline around it, and one that fails."""
-    from training_fakes import EVALUATE, ORIGIN, PIN, TRAIN
-
     from data_contracts.bundle import Tolerance
     from data_contracts.dataset import Split
     from tasks import yolo
@@ -74,6 +72,7 @@ def main(folder: Path, url: str) -> dict[str, Any]:
     from tasks.thresholds import ThresholdConfig, collect_scores, verdict_rule
     from tasks.train import TrainConfig, train, train_arguments
     from tasks.working_copy import split_and_copy
+    from training_fakes import EVALUATE, ORIGIN, PIN, TRAIN
 
     home, said = folder / "var", []
     copy = split_and_copy(

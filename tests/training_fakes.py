@@ -8,8 +8,8 @@ from typing import Any
 
 import cv2
 import numpy as np
-from builders import Colour, plate
 
+from builders import Colour, plate
 from data_contracts.base import sha256_of
 from data_contracts.dataset import DatasetPin, DatasetRef, Split
 from data_contracts.detections import Detections

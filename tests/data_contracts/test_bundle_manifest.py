@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import builders
 import pytest
 from pydantic import ValidationError
 
+import builders
 from data_contracts.bundle import BundleManifest
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import shared_data
 
+from builders import shared_data
 from data_contracts.labels import LabelBox, LabelProblem, format_label_rows, parse_label_bytes
 
 BOX = (0.5, 0.5, 0.2, 0.1)

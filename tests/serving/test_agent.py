@@ -6,9 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import builders
 import pytest
 
+import builders
 from data_contracts.release import CandidateMode, DesiredState, Intent, LoadedRelease, WorkerReport, now
 from serving.agent import WAIT, Agent, run, step
 from serving.store import ReleaseStore

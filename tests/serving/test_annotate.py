@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import LIMITS, noisy_plate, plate
 
+from builders import LIMITS, noisy_plate, plate
 from data_contracts.detections import Detection, Verdict
 from serving.annotate import (
     MIN_FONT_PX,

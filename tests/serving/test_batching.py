@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeEngine, Tensor
 
 from data_contracts.errors import EngineError, Overloaded
+from fakes import FakeEngine, Tensor
 from serving.batching import BatchAnswer, Batcher
 
 FAR_S = 60.0

@@ -4,9 +4,9 @@ import json
 import os
 import shutil
 
-import builders
 import pytest
 
+import builders
 from data_contracts.base import sha256_of
 from data_contracts.bundle import Attestation, BundleManifest, GoldenSet
 from data_contracts.errors import BundleError

@@ -3,11 +3,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import builders
 import numpy as np
 import pytest
-from builders import BLUE, CPU, GREEN, LIMITS, RED, encode, encode_mode, plate
 
+import builders
+from builders import BLUE, CPU, GREEN, LIMITS, RED, encode, encode_mode, plate
 from data_contracts.bundle import GoldenPicture, GoldenSet, Tolerance, VerdictRule
 from data_contracts.detections import Detection, Detections, Verdict
 from data_contracts.errors import BundleError, EngineError

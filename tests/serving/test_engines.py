@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import builders
 import numpy as np
 import onnx
 import pytest
-from builders import CPU, colour_stub, model_spec, tiny_onnx
 
+import builders
+from builders import CPU, colour_stub, model_spec, tiny_onnx
 from data_contracts.bundle import InputSpec, OutputSpec, RuntimeSpec
 from data_contracts.errors import BundleError, EngineError
 from serving import engines

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import builders
 import httpx
 import pytest
-from fakes import FakeEngine, FakeReleases, counted, fake_resident, fresh_metrics
 from fastapi import FastAPI
 
+import builders
 from data_contracts.errors import EngineError
 from data_contracts.inspection import Inspection, ProblemDetails
+from fakes import FakeEngine, FakeReleases, counted, fake_resident, fresh_metrics
 from serving.api_page import PAGE, POLICY, SCRIPT
 from serving.bundle import Bundle, open_bundle
 from serving.detector import Detector, open_detector

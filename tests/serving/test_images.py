@@ -6,13 +6,13 @@ import tracemalloc
 import zlib
 from pathlib import Path
 
-import builders
 import cv2
 import numpy as np
 import pytest
-from builders import BLUE, LIMITS, RED, encode, encode_16bit, encode_mode, noisy_plate, plate
 from PIL import Image as PillowImage
 
+import builders
+from builders import BLUE, LIMITS, RED, encode, encode_16bit, encode_mode, noisy_plate, plate
 from data_contracts.errors import EmptyImage, ImageError, ImageTooLarge, UndecodableImage, UnsupportedImage
 from serving.image_headers import read_header
 from serving.images import ImageLimits, decode_image, read_image

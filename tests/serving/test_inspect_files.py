@@ -4,10 +4,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import builders
 import pytest
-from builders import BLUE, LIMITS, RED, encode, plate
 
+import builders
+from builders import BLUE, LIMITS, RED, encode, plate
 from data_contracts.detections import Detection, Verdict
 from data_contracts.errors import BundleError, InvalidInput
 from data_contracts.inspection import Inspection, ProblemDetails, ReleaseRef

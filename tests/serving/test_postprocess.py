@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import model_spec
 
+from builders import model_spec
 from data_contracts.bundle import NmsSettings
 from data_contracts.detections import Detections
 from data_contracts.errors import EngineError

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import BLUE, GREEN, RED, model_spec, noisy_plate, plate
 
+from builders import BLUE, GREEN, RED, model_spec, noisy_plate, plate
 from data_contracts.bundle import InputSpec
 from data_contracts.letterbox import ULTRALYTICS_LETTERBOX, fit_letterbox
 from serving.preprocess import letterbox_image, to_tensor

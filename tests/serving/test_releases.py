@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import builders
 import pytest
-from fakes import FakeEngine, counted, fake_resident, fresh_metrics
 
+import builders
 from data_contracts.bundle import MODEL_FILE
 from data_contracts.errors import BundleError, NotReady
 from data_contracts.release import CandidateMode, DesiredState
+from fakes import FakeEngine, counted, fake_resident, fresh_metrics
 from serving.bundle import Bundle, open_bundle
 from serving.metrics import Metrics
 from serving.releases import ReleaseManager

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from fakes import FakeReleases
 
+from fakes import FakeReleases
 from serving.status import is_live, is_ready, service_status
 
 ANSWERS: dict[str, tuple[int, str]] = {}

@@ -6,9 +6,9 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
-import builders
 import pytest
 
+import builders
 from data_contracts.bundle import MODEL_FILE
 from data_contracts.errors import BundleError, ReleaseError
 from data_contracts.release import DesiredState, Intent, IntentOutcome, WorkerReport, now

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from servers import REPOSITORY, free_port
 
 FLOWS = ("flows.redeploy", "flows.rollback", "flows.ensure_service")

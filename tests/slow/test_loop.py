@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import builders
 import httpx
 import numpy as np
 import pytest
 
+import builders
 from benchmarks.own_stack import own_settings, own_stack
 from data_contracts.detections import Detections
 from data_contracts.inspection import Inspection

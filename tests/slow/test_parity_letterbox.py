@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 
-import builders
 import cv2
 import numpy as np
 import pytest
-from builders import encode, model_spec, noisy_plate
 
+import builders
+from builders import encode, model_spec, noisy_plate
 from data_contracts.bundle import NmsSettings
 from data_contracts.letterbox import ULTRALYTICS_LETTERBOX, boxes_to_image, fit_letterbox
 from serving.images import ImageLimits, read_image

@@ -14,14 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import builders
 import httpx
 import psutil
 import pytest
-from servers import LiveHost, wait_until
 
+import builders
 from data_contracts.bundle import MODEL_FILE
 from data_contracts.inspection import Inspection
+from servers import LiveHost, wait_until
 from serving.bundle import open_bundle, write_manifest
 from serving.detector import open_detector
 from serving.fingerprint import serving_fingerprint

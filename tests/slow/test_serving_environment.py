@@ -7,11 +7,11 @@ import os
 import subprocess
 from pathlib import Path
 
-import builders
 import pytest
-from servers import REPOSITORY, LiveHost
 
+import builders
 from data_contracts.inspection import Inspection
+from servers import REPOSITORY, LiveHost
 from serving.bundle import open_bundle
 from serving.detector import open_detector
 from serving.images import decode_image

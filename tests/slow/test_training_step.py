@@ -12,15 +12,15 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from builders import GREEN, RED, plate
-from mlflow_server import mlflow_server
-from training_fakes import PIN, TRAIN
 
+from builders import GREEN, RED, plate
 from data_contracts.errors import JobError, RegistryError
+from mlflow_server import mlflow_server
 from serving.bundle import open_bundle
 from tasks.preflight import PreflightConfig, look_ahead
 from tasks.registry import RegisteredVersion, Registry
 from tasks.train import TrainConfig
+from training_fakes import PIN, TRAIN
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = ((96, 64), (64, 96), (96, 96))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders import shared_data
 
+from builders import shared_data
 from tasks.validate import ValidateConfig, validate_folder
 
 PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import encode, plate
 
+from builders import encode, plate
 from data_contracts.errors import DatasetError
 from tasks.dataset_copy import copy_dataset
 from tasks.dataset_layout import read_layout

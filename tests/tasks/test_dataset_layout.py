@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import encode, plate, shared_data, write_mini_dataset
 
+from builders import encode, plate, shared_data, write_mini_dataset
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError
 from tasks.dataset_layout import read_layout

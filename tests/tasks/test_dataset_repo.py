@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders import encode, noisy_plate, write_mini_dataset
 
+from builders import encode, noisy_plate, write_mini_dataset
 from data_contracts.dataset import DatasetPin, DatasetRef
 from data_contracts.errors import DatasetError, DatasetRepoError
 from tasks.dataset_repo import add_dataset, fetch, list_datasets, resolve

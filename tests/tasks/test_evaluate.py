@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import GREEN, RED, make_bundle
-from training_fakes import EVALUATE, boxes, patch_picture, truth
 
+from builders import GREEN, RED, make_bundle
 from data_contracts.bundle import VerdictRule
 from data_contracts.dataset import Split
 from data_contracts.detections import Verdict
@@ -24,6 +23,7 @@ from tasks.evaluate import (
     picture_counts,
     write_result,
 )
+from training_fakes import EVALUATE, boxes, patch_picture, truth
 
 TRUE_BOX = (10, 10, 30, 30)
 ELSEWHERE = (60, 60, 80, 80)

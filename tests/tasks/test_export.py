@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from builders import tiny_onnx
 from pydantic import ValidationError
 
+from builders import tiny_onnx
 from data_contracts.letterbox import ULTRALYTICS_LETTERBOX
 from tasks.export import OLDEST_RUNTIME, ExportConfig, finish_onnx, model_spec, oldest_runtime, relative_difference
 from tasks.yolo import OnnxFacts, onnx_facts

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 import pytest
-from training_fakes import class_result, evaluation, parity
 
 from tasks.gates import GatePolicy, decide
+from training_fakes import class_result, evaluation, parity
 
 POLICY = GatePolicy(
     min_map50=0.8, min_instances=3, max_escape_rate=0.2, max_overkill_rate=0.2, max_false_alarms_per_picture=0.5,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import RED, plate
-from training_fakes import Row, boxes, patch_picture
 
+from builders import RED, plate
 from tasks.parity import ParityConfig, ParityResult, compare_detections, parity_pictures, tile_to
+from training_fakes import Row, boxes, patch_picture
 
 CONFIG = ParityConfig(
     pictures=2, made_up_sizes=((640, 200), (200, 640), (333, 517)), score_floor=0.1, score_margin=0.01, iou=0.99,

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from training_fakes import TRAIN
 
 from data_contracts.errors import JobError, Problem, RegistryError
 from tasks.preflight import (
@@ -18,6 +17,7 @@ from tasks.preflight import (
     look_ahead,
 )
 from tasks.train import TrainConfig
+from training_fakes import TRAIN
 
 CONFIG = PreflightConfig(min_free_mib=1)
 WEIGHTS = TrainConfig(**(TRAIN | {"model": "yolov8n.pt"}))

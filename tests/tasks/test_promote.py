@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import builders
 import pytest
 
+import builders
 from data_contracts.errors import ReleaseError
 from serving.bundle import Bundle, open_bundle
 from tasks.promote import find_version, gates_still_hold, move_aliases

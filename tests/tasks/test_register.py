@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from builders import make_bundle
-from training_fakes import FakeRegistry, evaluation, parity
 
+from builders import make_bundle
 from data_contracts.errors import BundleError, RegistryError
 from serving.bundle import open_bundle
 from tasks.gates import GatePolicy, GateReport, decide
 from tasks.register import register
 from tasks.registry import RegisteredVersion, Registry
+from training_fakes import FakeRegistry, evaluation, parity
 
 POLICY = GatePolicy(
     min_map50=0.8, min_instances=3, max_escape_rate=0.2, max_overkill_rate=0.2, max_false_alarms_per_picture=0.5,

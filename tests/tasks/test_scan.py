@@ -4,8 +4,8 @@ import re
 from pathlib import PurePosixPath
 
 import pytest
-from builders import LIMITS, encode, encode_mode, noisy_plate, plate, write_mini_dataset
 
+from builders import LIMITS, encode, encode_mode, noisy_plate, plate, write_mini_dataset
 from tasks.scan import group_key, jpeg_end, scan_dataset
 
 JPEG = encode(plate(), "jpeg")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import cv2
 import pytest
-from builders import GREEN, RED, colour_stub, model_spec, provenance
 from pydantic import ValidationError
-from training_fakes import patch_picture, truth
 
+from builders import GREEN, RED, colour_stub, model_spec, provenance
 from data_contracts.bundle import MODEL_FILE, Tolerance, VerdictRule
 from data_contracts.detections import Verdict
 from data_contracts.errors import BundleError, DatasetError
@@ -18,6 +17,7 @@ from serving.detector import check_golden
 from tasks.export import ExportedModel
 from tasks.pictures import bundle_detector
 from tasks.seal import SealConfig, SealedBundle, add_attestation, choose_golden, seal, version_label
+from training_fakes import patch_picture, truth
 
 CONFIG = SealConfig(
     name="plates", golden_pictures=3, golden_score_floor=0.05, tolerances={"fp32": Tolerance(box_px=0.5, score=0.01)}

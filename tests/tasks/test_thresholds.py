@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from training_fakes import boxes, truth
 
 from tasks.thresholds import ClassScores, ThresholdConfig, best_f1_threshold, collect_scores, verdict_rule
+from training_fakes import boxes, truth
 
 CONFIG = ThresholdConfig(iou=0.5, lowest=0.1, highest=0.9, fallback=0.5)
 

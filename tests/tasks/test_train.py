@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from training_fakes import ORIGIN, PIN, TRAIN, FakeRegistry
 
 from data_contracts.errors import JobError, RegistryError
 from tasks.model_files import find_model
@@ -23,6 +22,7 @@ from tasks.train import (
     train_arguments,
 )
 from tasks.yolo import resolve_model
+from training_fakes import ORIGIN, PIN, TRAIN, FakeRegistry
 
 
 @pytest.mark.parametrize(

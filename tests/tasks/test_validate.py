@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from builders import encode, noisy_plate, shared_data, write_mini_dataset
 from pydantic import ValidationError
 
+from builders import encode, noisy_plate, shared_data, write_mini_dataset
 from data_contracts.errors import DatasetError
 from tasks.data_report import render_page, render_table, write_report
 from tasks.expectations import SUITES, load_suite, rule_severities

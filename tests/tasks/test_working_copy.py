@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from builders import LIMITS, RED, encode, encode_mode, noisy_plate, plate, write_mini_dataset
 
+from builders import LIMITS, RED, encode, encode_mode, noisy_plate, plate, write_mini_dataset
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError
 from serving.images import decode_image
