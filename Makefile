@@ -13,7 +13,7 @@ PASSLINE := $(DEV)/bin/passline
 .PHONY: help setup demo up down test test-quick check format bench lock clean
 
 help:  ## List the verbs.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+	@awk -F ':.*## ' '/^[a-z-]+:.*##/ {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## Make the three environments from the locks.
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=line $(DEV)/.made $(SERVING)/.made $(INFERENCE)/.made

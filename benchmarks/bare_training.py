@@ -1,7 +1,7 @@
 """Training as a user of Ultralytics would do it, in a process of its own: `python -m benchmarks.bare_training FILE`.
 
-FILE is JSON: `home`, `model`, `data`, `project`, `name`, `arguments` (those of `yolo train`), `result` (file that gets
-`seconds`, from before Ultralytics is loaded until it has trained, and `train_seconds`, the training alone).
+FILE is JSON: `home`, `model`, `data`, `project`, `name`, `arguments` (those of `yolo train`), `threads`, `result` (file
+that gets `seconds`, from before Ultralytics is loaded until it has trained, and `train_seconds`, the training alone).
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_contracts.errors import OutsideSystemError, Problem
+
+if TYPE_CHECKING:
+    from tasks.train import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,15 @@ class BareTimes:
 class BareTraining:
     """A bare training under way; leaving the block stops it when it has not ended."""
 
-    def __init__(self, folder: Path, data_yaml: Path, model: Path, arguments: dict[str, object], python: Path) -> None:
+    def __init__(self, folder: Path, data_yaml: Path, model: Path, config: TrainConfig, python: Path) -> None:
+        from tasks.train import train_arguments
+
         folder.mkdir(parents=True)
         self._folder, self._result = folder, folder / "result.json"
         order = {
             "home": str(folder / "home"), "model": str(model), "data": str(data_yaml), "project": str(folder),
-            "name": "train", "arguments": arguments, "result": str(self._result),
+            "name": "train", "arguments": train_arguments(config), "threads": config.threads,
+            "result": str(self._result),
         }  # fmt: skip
         (folder / "order.json").write_text(json.dumps(order), encoding="utf-8")
         self._started = time.monotonic()
@@ -71,16 +77,16 @@ class BareTraining:
 
 def train_bare(order: dict[str, Any]) -> dict[str, float]:
     """Train, and say how long it took."""
-    from tasks.yolo import configure_ultralytics
+    from tasks.yolo import configure_ultralytics, use_threads
 
     started = time.monotonic()
     configure_ultralytics(Path(order["home"]))  # its first import of Ultralytics; fonts here, for it would look online
     from ultralytics import YOLO
 
     training = time.monotonic()
-    YOLO(order["model"], task="detect").train(
-        data=order["data"], project=order["project"], name=order["name"], **order["arguments"]
-    )
+    model = YOLO(order["model"], task="detect")
+    use_threads(model, order["threads"])
+    model.train(data=order["data"], project=order["project"], name=order["name"], **order["arguments"])
     ended = time.monotonic()
     return {"seconds": ended - started, "train_seconds": ended - training}
 

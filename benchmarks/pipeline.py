@@ -162,14 +162,12 @@ def _warm_up(settings: StackSettings) -> None:
 
 def _bare(settings: StackSettings, job: TrainingJob, name: str) -> BareTraining:
     """Start a bare training on a copy of its own: Ultralytics leaves label caches in the folder."""
-    from tasks.train import train_arguments
     from tasks.yolo import resolve_model
 
     copy = _working_copy(settings, job, settings.home / name / "dataset")
     model = resolve_model(job.train.model, settings.home / "weights", allow_download=job.train.allow_download)
     _say(f"bare training: {job.train.epochs} epochs")
-    arguments = train_arguments(job.train)
-    return BareTraining(settings.home / name / "run", copy.data_yaml, model, arguments, settings.training_python)
+    return BareTraining(settings.home / name / "run", copy.data_yaml, model, job.train, settings.training_python)
 
 
 def _working_copy(settings: StackSettings, job: TrainingJob, target: Path) -> WorkingCopy:

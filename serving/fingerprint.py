@@ -8,7 +8,7 @@ from pathlib import Path
 import data_contracts
 import serving
 from data_contracts.base import canonical_json, sha256_of
-from serving.settings import HostSettings
+from serving.settings import HostSettings, load_host_settings
 
 LIBRARIES = (
     "bentoml",
@@ -52,3 +52,7 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+if __name__ == "__main__":
+    print(serving_fingerprint(load_host_settings()))

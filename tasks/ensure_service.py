@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -81,13 +82,13 @@ def base_url(host: HostSettings) -> str:
 def installed_fingerprint(python: str) -> str:
     """Fingerprint of the serving code and configuration as they lie on this host, by the service's own interpreter."""
     done = subprocess.run([python, "-m", "serving.fingerprint"], capture_output=True, text=True, timeout=60)
-    if done.returncode != 0:
+    found = done.stdout.strip()
+    if done.returncode != 0 or not re.fullmatch("[0-9a-f]{64}", found):
+        words = done.stderr.strip()[-400:] or repr(found)
         raise ServiceManagerError(
-            Problem(
-                f"{python} -m serving.fingerprint", "a fingerprint", done.stderr.strip()[-400:], "Mend what it names."
-            )
+            Problem(f"{python} -m serving.fingerprint", "a fingerprint", words, "Mend what it names.")
         )
-    return done.stdout.strip()
+    return found
 
 
 def ensure_running(

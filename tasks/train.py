@@ -24,14 +24,14 @@ from tasks.provenance import code_revision, library_versions
 from tasks.registry import MetricLog, Registry
 from tasks.run_log import current_logger
 
-NOT_FOR_ULTRALYTICS = {"model", "allow_download"}
+NOT_FOR_ULTRALYTICS = {"model", "allow_download", "threads"}
 PICTURES = ("*.png", "*.jpg")
 UPLOAD_WAITS_S = (5.0, 15.0, 30.0)
 EPOCH_SECONDS = "seconds/epoch"
 
 
 class TrainConfig(Contract):
-    """What is trained and how. All but the first two are arguments of `yolo train` under their own names."""
+    """What is trained and how: arguments of `yolo train`, apart from model, allow_download and threads."""
 
     model: str = Field(
         min_length=1,
@@ -64,6 +64,7 @@ class TrainConfig(Contract):
     seed: int = Field(ge=0, le=2**31 - 1, description="Seed of everything random.")
     device: str = Field(pattern=r"^(cpu|\d+)$", description="cpu, or the number of one GPU.")
     workers: int = Field(ge=0, le=64, description="Loader processes; Ultralytics uses none on a CPU.")
+    threads: int = Field(ge=0, le=256, description="CPU threads of a training on a CPU; 0: all cores but one.")
     amp: bool = Field(description="Mixed precision on a GPU; without effect on a CPU.")
     cache: Literal["none", "ram"] = Field(description="Whether decoded pictures are kept in memory.")
 
@@ -240,7 +241,7 @@ def train(
         registry.log_params(run_id, config.model_dump())
         log = MetricLog(registry, run_id)
         report = EpochReporter(log, say)
-        weights = yolo.train_yolo(model, data_yaml, run_dir, train_arguments(config), report)
+        weights = yolo.train_yolo(model, data_yaml, run_dir, train_arguments(config), config.threads, report)
         patiently(lambda: _hand_over(log, registry, run_id, run_dir, weights), say)
         names = yolo.weights_class_names(weights)
     seconds = time.monotonic() - started
@@ -257,7 +258,7 @@ def smoke_train(config: TrainConfig, smoke: SmokeConfig, data_yaml: Path, run_di
     model = yolo.resolve_model(config.model, home / "weights", allow_download=config.allow_download)
     short = {"epochs": 1, "fraction": smoke.fraction, "plots": False}
     try:
-        yolo.train_yolo(model, data_yaml, run_dir, train_arguments(config) | short, lambda *_: None)
+        yolo.train_yolo(model, data_yaml, run_dir, train_arguments(config) | short, config.threads, lambda *_: None)
     finally:
         shutil.rmtree(run_dir, ignore_errors=True)
     return time.monotonic() - started

@@ -115,16 +115,20 @@ def _fetch_weights(name: str, weights_home: Path) -> Path:
     return target
 
 
-def train_yolo(model: Path, data_yaml: Path, run_dir: Path, arguments: Mapping[str, object], on_epoch: OnEpoch) -> Path:
+def train_yolo(
+    model: Path, data_yaml: Path, run_dir: Path, arguments: Mapping[str, object], threads: int, on_epoch: OnEpoch
+) -> Path:
     """Train and return the best weights; plots and tables are left in `run_dir`.
 
-    `arguments` are those of `yolo train`. Raises TrainingError with Ultralytics' words.
+    `arguments` are those of `yolo train`; `threads` on a CPU, 0 leaves them to Ultralytics. Raises TrainingError with
+    Ultralytics' words.
     """
     from ultralytics import YOLO
 
     yolo = YOLO(str(model), task="detect")
     for event, callback in _epoch_callbacks(on_epoch).items():
         yolo.add_callback(event, callback)
+    use_threads(yolo, threads)
     with _no_precision_check_download():
         try:
             yolo.train(
@@ -138,6 +142,17 @@ def train_yolo(model: Path, data_yaml: Path, run_dir: Path, arguments: Mapping[s
     if not best.is_file():
         raise TrainingError(Problem("training", str(best), "no such file", "See the log above."))
     return best
+
+
+def use_threads(model: Any, threads: int) -> None:
+    """Have `model` train on this many CPU threads; 0 leaves Ultralytics' choice, all cores but one.
+
+    Ultralytics sets its choice when a training selects its device, so ours must come after that.
+    """
+    import torch
+
+    if threads:
+        model.add_callback("on_train_start", lambda _: torch.set_num_threads(threads))
 
 
 def _epoch_callbacks(on_epoch: OnEpoch) -> dict[str, Callable[[Any], None]]:

@@ -33,7 +33,8 @@ TRAIN: dict[str, Any] = {
     "model": "pico.yaml", "allow_download": False, "imgsz": 64, "epochs": 1, "patience": 0, "batch": 4, "nbs": 4,
     "optimizer": "AdamW", "lr0": 0.004, "lrf": 0.05, "momentum": 0.9, "weight_decay": 0.0005, "warmup_epochs": 1.0,
     "mosaic": 0.0, "close_mosaic": 0, "fliplr": 0.5, "flipud": 0.5, "degrees": 0.0, "translate": 0.1, "scale": 0.2,
-    "hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.2, "seed": 0, "device": "cpu", "workers": 0, "amp": False, "cache": "none",
+    "hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.2, "seed": 0, "device": "cpu", "workers": 0, "threads": 0, "amp": False,
+    "cache": "none",
 }  # fmt: skip
 Row = tuple[float, float, float, float, float, int]
 """Left, top, right, bottom, score, class id."""

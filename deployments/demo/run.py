@@ -31,7 +31,7 @@ from tasks.dataset_repo import add_dataset
 from tasks.settings import load_site_settings
 
 SEED = 7
-COUNTS = PlateCounts(train=200, val=24, test=80, held_out=8)
+COUNTS = PlateCounts(train=216, val=32, test=80, held_out=8)
 Say = Callable[[str], None]
 
 
