@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 POLL_S = 1.0
+LOGS_AFTER_END_S = 2.0
+"""The last log lines of a run are sent after its state."""
 RETRAIN = "retrain/retrain"
 
 
@@ -58,6 +60,9 @@ def follow_run(run_id: UUID, say: Callable[[str], None]) -> RunEnd:
             for line in _new_log_lines(client, family, seen):
                 say(line)
             if run.state is not None and run.state.is_final():
+                time.sleep(LOGS_AFTER_END_S)
+                for line in _new_log_lines(client, family, seen):
+                    say(line)
                 stages = _stages(client, family)
                 return RunEnd(run.state.name or "", run.state.message or "", run.state.is_completed(), stages)
             time.sleep(POLL_S)

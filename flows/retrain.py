@@ -25,7 +25,7 @@ from tasks.pin import PinnedDataset, pin_dataset
 from tasks.preflight import preflight
 from tasks.promote import PromoteConfig
 from tasks.register import register_bundle
-from tasks.run_folder import run_folder
+from tasks.run_folder import run_folder, run_name
 from tasks.seal import SealedBundle, seal_bundle
 from tasks.settings import SiteSettings, load_site_settings
 from tasks.showcase import leave_links, leave_results
@@ -72,7 +72,7 @@ def _candidate(
     job: TrainingJob, settings: SiteSettings, folder: Path, pinned: PinnedDataset, copy: WorkingCopy
 ) -> tuple[TrainedModel, SealedBundle]:
     smoke_run(job.train, job.smoke, copy.data_yaml, folder / "smoke", settings.home)
-    origin = RunOrigin(job.seal.name, folder.name, pinned.pin, folder.name)
+    origin = RunOrigin(job.seal.name, run_name(), pinned.pin, folder.name)
     trained = train_detector(job.train, copy.data_yaml, folder / "train", settings.mlflow_url, origin, settings.home)
     exported = export_model(trained.weights, job.train.imgsz, folder / "export", settings.home, job.export)
     rule = choose_thresholds(exported, copy.folder, job.thresholds)

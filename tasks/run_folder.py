@@ -1,4 +1,4 @@
-"""The working folder of a flow run."""
+"""The name and the working folder of a flow run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from pathlib import Path
 from uuid import uuid4
 
 from prefect.runtime import flow_run
+
+
+def run_name() -> str:
+    """The name that Prefect gave the flow run; "by-hand" outside one."""
+    return flow_run.name or "by-hand"
 
 
 def run_folder(runs: Path) -> Path:

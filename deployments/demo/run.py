@@ -117,7 +117,7 @@ def _report(
         urls=Urls(
             prefect=settings.prefect_url,
             mlflow=settings.mlflow_url,
-            service=f"{settings.service_url}/docs",
+            service=settings.service_url,
             data_report=outcome.data_report,
         ),
         **outcome.facts,
