@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchmarks.bare_training import BareTimes, BareTraining
-from benchmarks.own_stack import own_settings, own_stack
 from benchmarks.report import Benchmark, Measured, Table, at_most, run_benchmark
 from benchmarks.retrain_times import GATES, REGISTER, RetrainTimes, orchestration_share, read_times
 from data_contracts.errors import OutsideSystemError, Problem
 from deployments.environment import StackSettings
+from deployments.own_stack import own_settings, own_stack
 
 if TYPE_CHECKING:
     from tasks.job import TrainingJob

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -138,7 +139,9 @@ supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 
 
 def _render_program(settings: StackSettings, program: Program) -> str:
-    path = f"{Path(program.command[0]).parent}:{os.environ.get('PATH', os.defpath)}"
+    # Not the caller's PATH: another shell must not look like another configuration. git is what DVC needs.
+    git = shutil.which("git")
+    path = ":".join([str(Path(program.command[0]).parent), *([str(Path(git).parent)] if git else []), os.defpath])
     environment = {**program.environment, "PATH": path, MARK: str(settings.home)}
     return f"""
 [program:{program.name}]

@@ -54,20 +54,32 @@ class Stack:
     def up(self, say: Callable[[str], None]) -> None:
         """Start everything and wait until it answers; what runs already is left alone.
 
-        Raises an error that names the port, the tool or the process that is in the way; then nothing stays running.
+        Raises an error that names the port, the tool or the process that is in the way; what this call started does
+        not stay running then.
         """
         self._check_interpreters()
         config = render_config(self.settings, self.folder, self.socket, self.programs())
         if self.running() and self.config_file.read_text() != config:
             say("the stack runs with other settings: restarting it")
             self.down(say)
+        self.settings.home.mkdir(parents=True, exist_ok=True)
+        self.settings.host_env_file.write_text(host_environment(self.settings, os.environ))
+        if self.running():
+            self._revive()
+            self._wait(say)
+            return
         try:
-            if not self.running():
-                self._start(config)
+            self._start(config)
             self._wait(say)
         except BaseException:
             self.down(lambda _: None)
             raise
+
+    def _revive(self) -> None:
+        """Start what is not running, also what Supervisor gave up on."""
+        for state in self.manager.states():
+            if state.state in ("STOPPED", "EXITED", "FATAL"):
+                self.manager.start(state.name)
 
     def down(self, say: Callable[[str], None]) -> None:
         """Stop everything, and make sure of it."""
@@ -77,13 +89,18 @@ class Stack:
             deadline = time.monotonic() + STOP_TIMEOUT_S
             while self.running() and time.monotonic() < deadline:
                 time.sleep(0.2)
+        self._sweep()
+        self.socket.unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """End what carries this stack's mark but has no Supervisor any more."""
         left = list(self._processes())
         for process in left:
             _quietly(process.terminate)
         _, alive = psutil.wait_procs(left, timeout=10)
         for process in alive:
             _quietly(process.kill)
-        self.socket.unlink(missing_ok=True)
+        psutil.wait_procs(alive, timeout=10)
 
     def _processes(self) -> Iterator[psutil.Process]:
         """Processes that carry this stack's mark, ours not among them."""
@@ -103,14 +120,12 @@ class Stack:
         )
 
     def _start(self, config: str) -> None:
-        for process in self._processes():  # left over from a Supervisor that was killed
-            _quietly(process.terminate)
+        self._sweep()
         s = self.settings
         ports = {"PREFECT": s.prefect_port, "MLFLOW": s.mlflow_port, "SERVICE": s.service_port}
         raise_if_any(InvalidInput, [problem for name, port in ports.items() if (problem := port_problem(name, port))])
         for folder in (self.folder, s.logs, s.home / "mlflow", s.home / "prefect", s.home / "channel", s.home / "host"):
             folder.mkdir(parents=True, exist_ok=True)
-        s.host_env_file.write_text(host_environment(s, os.environ))
         self.config_file.write_text(config)
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)
@@ -128,10 +143,7 @@ class Stack:
             states = {state.name: state for state in self._states_or_none()}
             for name, program in list(waiting.items()):
                 state = states.get(name)
-                if state is not None and state.state in ("FATAL", "EXITED", "STOPPED"):
-                    if state.state != "FATAL":
-                        self.manager.start(name)
-                        continue
+                if state is not None and state.state == "FATAL":
                     raise OutsideSystemError(self._dead(name, state.detail))
                 if state is not None and state.running and program.answers():
                     say(f"{name:<17} up after {time.monotonic() - started:.0f} s")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bare_training import BareTimes
-from benchmarks.own_stack import environment, free_ports
 from benchmarks.pipeline import Findings, OutOfTime, conclude, deadline
 from benchmarks.report import Benchmark, run_benchmark
 from benchmarks.retrain_times import RetrainTimes, Span, orchestration_share, spans_of
+from deployments.own_stack import environment, free_ports
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 import builders
-from benchmarks.own_stack import own_settings, own_stack
 from data_contracts.detections import Detections
 from data_contracts.inspection import Inspection
 from data_contracts.release import now
@@ -28,6 +27,7 @@ from deployments.demo.plates import PlateCounts, write_plates
 from deployments.deploy import deploy
 from deployments.environment import StackSettings
 from deployments.follow import RunEnd, follow_run, start_retrain
+from deployments.own_stack import own_settings, own_stack
 from deployments.params import load_job, load_params
 from deployments.programs import MLFLOW_SERVER, PREFECT_SERVER, TRAINING_WORKER
 from deployments.stack import Stack

@@ -1,4 +1,4 @@
-"""A local stack for one measurement: state folder and ports of its own, stopped at the end whatever happens."""
+"""A local stack with a state folder and ports of its own, for measurements and tests; stopped whatever happens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 def own_settings() -> Iterator[StackSettings]:
     """Settings with a temporary folder and free ports; this process talks to that stack while the block lasts."""
     prefect, mlflow, service = free_ports(3)
-    with tempfile.TemporaryDirectory(prefix="passline-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="passline-stack-") as folder:
         changes = {"home": Path(folder), "prefect_port": prefect, "mlflow_port": mlflow, "service_port": service}
         settings = load_stack_settings().model_copy(update=changes)
         with environment(settings.training_environment()):
