@@ -64,7 +64,7 @@ def test_every_path_is_readable_in_the_configuration(name: str, tmp_path: Path) 
 def test_the_two_sides_get_different_environments(tmp_path: Path) -> None:
     config = read_config(tmp_path)
     service, training = (config[f"program:{name}"]["environment"] for name in ("service", "training-worker"))
-    assert "PREFECT" not in service
+    assert "PREFECT_API_URL" not in service
     assert "MLFLOW_TRACKING_URI" not in service
     assert "PASSLINE_HOST_ENV" not in training
     assert "SUPERVISOR" not in training
