@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Annotated
@@ -74,6 +75,7 @@ def validate(
 
     if not folder.is_dir():
         raise InvalidInput(Problem(str(folder), "a dataset folder", "no folder", "Name an existing one."))
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its housekeeping is no news to a person
     report = validate_folder(folder.absolute(), load_params(settings.project / "params.yaml").job.validation)
     typer.echo(report.model_dump_json(indent=2) if as_json else render_table(report))
     if not report.accepted:

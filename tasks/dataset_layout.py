@@ -42,11 +42,12 @@ def is_clutter(name: str) -> bool:
 
 def read_layout(folder: Path) -> DatasetLayout:
     """Read the YAML file of `folder` and list the pictures. Raises DatasetError naming file and field."""
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - drops `..` without following links, which resolve() would
     yaml_path = find_yaml(folder)
     fields = _read_fields(yaml_path)
     names = _class_names(fields, yaml_path)
     base, notes = _base_folder(fields, yaml_path)
-    reader = _SplitReader(folder.absolute(), base, yaml_path, notes)
+    reader = _SplitReader(folder, base, yaml_path, notes)
     splits = {split: reader.read(fields[key]) for split, key in _given_splits(fields, yaml_path).items()}
     raise_if_any(DatasetError, reader.problems)
     return DatasetLayout(reader.root, names, splits, tuple(sorted(set(reader.others))), tuple(reader.notes))
@@ -116,7 +117,7 @@ def _given_splits(fields: dict[str, Any], yaml_path: Path) -> dict[Split, str]:
 
 def _base_folder(fields: dict[str, Any], yaml_path: Path) -> tuple[Path, list[str]]:
     """The folder that split paths are relative to: `path`, looked up from the YAML's own folder."""
-    home = yaml_path.parent.absolute()
+    home = yaml_path.parent
     path = fields.get("path", "") or "."
     base = Path(os.path.normpath(home / path))
     if base.is_dir():

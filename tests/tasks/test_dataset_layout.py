@@ -132,3 +132,13 @@ def test_a_link_on_a_parent_folder_ends(tmp_path):
 def test_shared_sets_as_they_are(name, counts):
     splits = read_layout(shared_data() / name).splits
     assert (len(splits[Split.TRAIN]), len(splits[Split.VAL])) == counts
+
+
+@pytest.mark.parametrize("way", ["set", "../here/set", "./set/../set", "link"])
+def test_how_the_folder_is_named_changes_nothing(way, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    _dataset(here / "set", "train: images/train\nval: images/val\nnames: [a]", "images/train/1.png", "images/val/2.png")
+    (here / "link").symlink_to(here / "set")
+    monkeypatch.chdir(here)
+    assert _paths(Path(way)) == {"train": ["images/train/1.png"], "val": ["images/val/2.png"]}
