@@ -108,8 +108,8 @@ def make_plate(seed: int, split: Split | None, index: int) -> Plate:
 
 
 def _wanted_classes(rng: np.random.Generator, index: int) -> list[int]:
-    """One to four classes; the first goes round, so that no class is rare."""
-    more = rng.integers(0, len(CLASS_NAMES), int(rng.choice([0, 1, 2, 3], p=[0.35, 0.35, 0.2, 0.1])))
+    """One to six classes; the first goes round, so that no class is rare."""
+    more = rng.integers(0, len(CLASS_NAMES), int(rng.choice(6, p=[0.15, 0.15, 0.25, 0.2, 0.15, 0.1])))
     return [index % len(CLASS_NAMES), *map(int, more)]
 
 
