@@ -25,7 +25,7 @@ $(DEV)/.made: requirements/dev.txt requirements/install.sh pyproject.toml
 	@touch $@
 
 dist/.made: $(DEV)/.made $(SOURCES)
-	@rm -rf dist && $(DEV)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir dist . 2>>var/log/setup-dev.log
+	@mkdir -p var/log && rm -rf dist && $(DEV)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir dist . 2>>var/log/setup-dev.log
 	@touch $@
 
 $(SERVING)/.locked: requirements/serving.txt requirements/install.sh
@@ -38,7 +38,7 @@ $(INFERENCE)/.locked: requirements/inference.txt requirements/install.sh
 
 # The inference side gets the built package, never the working tree.
 $(SERVING)/.made $(INFERENCE)/.made: %/.made: %/.locked dist/.made
-	@$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/passline-*.whl 2>>var/log/setup-package.log
+	@mkdir -p var/log && $*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/passline-*.whl 2>>var/log/setup-package.log
 	@touch $@
 
 demo: setup  ## Run the main job on this machine: data, training, gates, promotion, inspection.
