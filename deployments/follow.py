@@ -25,7 +25,7 @@ RETRAIN = "retrain/retrain"
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a flow run ended. `stages`: seconds per task, in the order of their start, those of subflows included."""
+    """How a flow run ended. `stages`: seconds per task, in the order of their start; a subflow is one of them."""
 
     name: str
     message: str
@@ -63,7 +63,7 @@ def follow_run(run_id: UUID, say: Callable[[str], None]) -> RunEnd:
                 time.sleep(LOGS_AFTER_END_S)
                 for line in _new_log_lines(client, family, seen):
                     say(line)
-                stages = _stages(client, family)
+                stages = _stages(client, run_id)
                 return RunEnd(run.state.name or "", run.state.message or "", run.state.is_completed(), stages)
             time.sleep(POLL_S)
 
@@ -98,12 +98,12 @@ def _clock(at: datetime) -> str:
     return f"{at.astimezone():%H:%M:%S}"
 
 
-def _stages(client: SyncPrefectClient, family: list[UUID]) -> dict[str, float]:
+def _stages(client: SyncPrefectClient, run_id: UUID) -> dict[str, float]:
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
     from prefect.client.schemas.sorting import TaskRunSort
 
     found = client.read_task_runs(
-        flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=family)), sort=TaskRunSort.END_TIME_DESC, limit=200
+        flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run_id])), sort=TaskRunSort.END_TIME_DESC, limit=200
     )
     spans = [(run.start_time, run.end_time, run.name) for run in found if run.start_time and run.end_time]
     stages: dict[str, float] = {}
