@@ -12,11 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
+import httpx
 import psutil
 
 from data_contracts.errors import InvalidInput, OutsideSystemError, Problem, ServiceManagerError, raise_if_any
+from data_contracts.release import now
 from deployments.environment import StackSettings
 from deployments.ports import port_problem
 from deployments.programs import MARK, Program, host_environment, render_config, socket_path, stack_programs
@@ -68,9 +71,11 @@ class Stack:
             self._revive()
             self._wait(say)
             return
+        started_at = now()
         try:
             self._start(config)
             self._wait(say)
+            end_orphans(self.settings.prefect_url, started_at, say)
         except BaseException:
             self.down(lambda _: None)
             raise
@@ -177,6 +182,17 @@ def _clean_environment(home: Path) -> dict[str, str]:
 def _quietly(action: Callable[[], object]) -> None:
     with suppress(psutil.NoSuchProcess):
         action()
+
+
+def end_orphans(prefect_url: str, started_at: datetime, say: Callable[[str], None]) -> None:
+    """Say of runs from before this start that they crashed: nobody is left to, and they would hold their slots."""
+    api = f"{prefect_url}/api/flow_runs"
+    under_way = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
+    wanted = {"state": under_way, "expected_start_time": {"before_": started_at.isoformat()}}
+    for run in httpx.post(f"{api}/filter", json={"flow_runs": wanted}, timeout=30).raise_for_status().json():
+        state = {"type": "CRASHED", "name": "Crashed", "message": "the stack was stopped while this run was under way"}
+        httpx.post(f"{api}/{run['id']}/set_state", json={"state": state}, timeout=30).raise_for_status()
+        say(f"run {run['name']} was cut off by an earlier stop: marked as crashed")
 
 
 def check_tools() -> None:
