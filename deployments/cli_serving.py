@@ -12,7 +12,7 @@ import typer
 
 from data_contracts.errors import InvalidInput, Problem, ServiceManagerError
 from data_contracts.release import Intent, IntentOutcome
-from serving.settings import HostSettings, load_host_settings
+from serving.settings import load_host_settings
 
 release_app = typer.Typer(no_args_is_help=True, help="The release of this inference host.")
 bundle_app = typer.Typer(no_args_is_help=True, help="Release bundles.")
@@ -28,10 +28,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(bundle_app, name="bundle")
 
 
-def _url(host: HostSettings) -> str:
-    return f"http://{host.service_host}:{host.service_port}"
-
-
 def inspect_pictures(
     images: Annotated[list[Path], typer.Argument(help="Picture files.")],
     url: Annotated[str | None, typer.Option(help="Service that answers; default: this host's.")] = None,
@@ -43,7 +39,7 @@ def inspect_pictures(
     from serving.inspect_files import inspect_files
 
     if url is None and bundle is None:
-        url = _url(load_host_settings())
+        url = load_host_settings().url
     results = inspect_files(images, url=url, bundle=bundle, annotate_dir=annotate)
     if as_json:
         typer.echo(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
@@ -63,7 +59,7 @@ def status(as_json: AsJson = False) -> None:
     from serving.status import is_live, is_ready, service_status
 
     host = load_host_settings(_host_environment())
-    url = _url(host)
+    url = host.url
     found = service_status(url)
     processes = _processes()
     facts = {

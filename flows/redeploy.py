@@ -5,12 +5,11 @@ from __future__ import annotations
 from prefect import flow
 
 from data_contracts.base import Sha256
-from data_contracts.errors import ReleaseError
 from data_contracts.release import HostReport
 from flows.ensure_service import ensure_service
 from tasks.artifacts import leave_host_report
 from tasks.ensure_service import EnsureServiceConfig
-from tasks.redeploy import RedeployConfig, carry_out, fetch_release
+from tasks.redeploy import RedeployConfig, carry_out, fetch_release, require_converged
 
 
 @flow(name="redeploy", description=__doc__)
@@ -20,6 +19,4 @@ def redeploy(digest: Sha256, reason: str, config: RedeployConfig, service: Ensur
     fetch_release(digest)
     report = carry_out("activate", digest, reason, "redeploy flow", config)
     leave_host_report(report)
-    if report.outcome is None or report.outcome.status != "converged":
-        raise ReleaseError(report.outcome.message if report.outcome else "the host agent said nothing")
-    return report
+    return require_converged(report)

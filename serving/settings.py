@@ -34,6 +34,11 @@ class HostSettings(Contract):
     max_pixels: int = Field(default=64_000_000, ge=1, description="Largest picture, width times height.")
     min_side_px: int = Field(default=10, ge=1, description="Smallest side of a picture; the trainer's limit.")
 
+    @property
+    def url(self) -> str:
+        """Where the service of this host answers."""
+        return f"http://{self.service_host}:{self.service_port}"
+
 
 def load_host_settings(environ: Mapping[str, str] | None = None) -> HostSettings:
     """Settings from `environ` (the process environment by default) over those in the file PASSLINE_HOST_ENV.

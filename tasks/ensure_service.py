@@ -74,11 +74,6 @@ class GapProbe:
                 self._yes.set()
 
 
-def base_url(host: HostSettings) -> str:
-    """Where the service of this host answers."""
-    return f"http://{host.service_host}:{host.service_port}"
-
-
 def installed_fingerprint(python: str) -> str:
     """Fingerprint of the serving code and configuration as they lie on this host, by the service's own interpreter."""
     done = subprocess.run([python, "-m", "serving.fingerprint"], capture_output=True, text=True, timeout=60)
@@ -95,7 +90,7 @@ def ensure_running(
     manager: ServiceManager, host: HostSettings, config: EnsureServiceConfig, fingerprint: str
 ) -> ServiceCheck:
     """Start what is down; drain and restart what runs other code or configuration than `fingerprint`."""
-    url = base_url(host)
+    url = host.url
     if not manager.state(AGENT).running:
         manager.start(AGENT)
     if not manager.state(SERVICE).running:

@@ -105,6 +105,13 @@ def _short(digest: str | None) -> str:
     return digest[:12] if digest else "nothing"
 
 
+def require_converged(report: HostReport) -> HostReport:
+    """`report`, when its intent was carried out. Raises ReleaseError with the agent's words when it was not."""
+    if report.outcome is None or report.outcome.status != "converged":
+        raise ReleaseError(report.outcome.message if report.outcome else "the host agent said nothing")
+    return report
+
+
 @task(name="fetch and verify the bundle", retries=3, retry_delay_seconds=[1, 3, 10], log_prints=True)
 def fetch_release(digest: Sha256) -> str:
     """Bring the bundle into this host's store; returns its path there."""

@@ -8,18 +8,18 @@ from pathlib import Path
 import cv2
 from prefect import task
 
+from data_contracts.bundle import VerdictRule
 from data_contracts.dataset import Split
 from data_contracts.detections import Detections
 from serving.annotate import draw_detections, encode_image
 from serving.bundle import open_bundle
-from serving.cpus import threads_from_quota
 from serving.detector import open_detector
-from serving.engines import EngineOptions
-from serving.verdict import judge
+from serving.images import Image
+from serving.verdict import judge, score_floor
 from tasks.artifacts import leave_link, leave_markdown, markdown_pictures, markdown_table
 from tasks.evaluate import EvaluationResult
 from tasks.gates import GateReport
-from tasks.pictures import read_picture
+from tasks.pictures import cpu_options, read_picture
 from tasks.registry import Registry
 from tasks.working_copy import GroundTruth, read_ground_truth
 
@@ -74,15 +74,17 @@ def choose_pictures(truth: Sequence[GroundTruth], count: int) -> list[GroundTrut
 def annotate_samples(bundle_path: Path, truth: Sequence[GroundTruth], count: int) -> list[tuple[str, bytes]]:
     """(caption, JPEG) of pictures with what the bundle finds in them."""
     bundle = open_bundle(bundle_path)
-    detector = open_detector(bundle, EngineOptions("cpu", allow_fallback=False, threads=threads_from_quota(1)))
+    detector = open_detector(bundle, cpu_options())
     rule, names = bundle.manifest.verdict, bundle.manifest.model.class_names
     chosen = choose_pictures(truth, count)
     images = [read_picture(one.picture) for one in chosen]
-    found = detector.detect(images, min(rule.thresholds))
+    found = detector.detect(images, score_floor(rule))
     return [_annotated(one, image, boxes, rule, names) for one, image, boxes in zip(chosen, images, found, strict=True)]
 
 
-def _annotated(one: GroundTruth, image, boxes: Detections, rule, names) -> tuple[str, bytes]:  # type: ignore[no-untyped-def]
+def _annotated(
+    one: GroundTruth, image: Image, boxes: Detections, rule: VerdictRule, names: tuple[str, ...]
+) -> tuple[str, bytes]:
     verdict, shown = judge(boxes, rule)
     drawn = draw_detections(image, shown.records(names), verdict)
     scale = min(1.0, WIDEST_PX / drawn.shape[1])
