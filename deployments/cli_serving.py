@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 
 from data_contracts.errors import InvalidInput, Problem, ServiceManagerError
 from data_contracts.release import Intent, IntentOutcome
-from serving.settings import load_host_settings
+from serving.settings import HOST_ENV_FILE, HostSettings, load_host_settings
 
 release_app = typer.Typer(no_args_is_help=True, help="The release of this inference host.")
 bundle_app = typer.Typer(no_args_is_help=True, help="Release bundles.")
@@ -39,7 +40,7 @@ def inspect_pictures(
     from serving.inspect_files import inspect_files
 
     if url is None and bundle is None:
-        url = load_host_settings().url
+        url = _host().url
     results = inspect_files(images, url=url, bundle=bundle, annotate_dir=annotate)
     if as_json:
         typer.echo(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
@@ -58,7 +59,7 @@ def status(as_json: AsJson = False) -> None:
     """What runs here: service, agent and release, and the local stack's processes where there are any."""
     from serving.status import is_live, is_ready, service_status
 
-    host = load_host_settings(_host_environment())
+    host = _host()
     url = host.url
     found = service_status(url)
     processes = _processes()
@@ -84,12 +85,10 @@ def status(as_json: AsJson = False) -> None:
         typer.echo(f"process   {name:<17} {state}")
 
 
-def _host_environment() -> dict[str, str] | None:
-    """The local stack's host settings when the command runs in its project folder, else the process environment."""
-    import os
-
+def _host() -> HostSettings:
+    """This host's settings: the local stack's when the command runs in its project folder, else the environment's."""
     file = Path(os.environ.get("PASSLINE_HOME", "var")) / "host.env"
-    return {"PASSLINE_HOST_ENV": str(file), **os.environ} if file.is_file() else None
+    return load_host_settings({HOST_ENV_FILE: str(file), **os.environ} if file.is_file() else None)
 
 
 def _processes() -> dict[str, str]:
@@ -108,7 +107,7 @@ def show_release(as_json: AsJson = False) -> None:
     """The desired state of this host and what each worker does about it."""
     from serving.store import ReleaseStore, host_report
 
-    host = load_host_settings(_host_environment())
+    host = _host()
     report = host_report(ReleaseStore(host.store), host.host_name)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
@@ -140,7 +139,7 @@ def import_bundle(folder: Path) -> None:
     from serving.bundle import open_bundle
     from serving.store import ReleaseStore
 
-    store = ReleaseStore(load_host_settings(_host_environment()).store)
+    store = ReleaseStore(_host().store)
     store.prepare()
     typer.echo(store.add_bundle(folder, open_bundle(folder).digest).digest)
 
@@ -148,7 +147,7 @@ def import_bundle(folder: Path) -> None:
 def _carry_out(kind: str, digest: str | None, reason: str) -> None:
     from serving.store import ReleaseStore, wait_for_outcome
 
-    store = ReleaseStore(load_host_settings(_host_environment()).store)
+    store = ReleaseStore(_host().store)
     intent = Intent.model_validate(
         {
             "intent_id": f"{kind}-{uuid.uuid4().hex[:12]}",
