@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,7 +21,7 @@ from deployments.environment import StackSettings, load_stack_settings
 from deployments.own_stack import free_ports
 from deployments.ports import port_problem
 from deployments.programs import MARK, host_environment, render_config, socket_path, stack_programs
-from deployments.stack import Stack
+from deployments.stack import Stack, end_orphans
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,3 +135,38 @@ def test_a_wrong_port_is_named(port: str) -> None:
 def test_a_folder_without_the_project_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="PASSLINE_PROJECT"):
         load_stack_settings({"PASSLINE_PROJECT": str(tmp_path)})
+
+
+class PrefectApi(BaseHTTPRequestHandler):
+    """Answers the two calls of `end_orphans` and keeps what it was sent."""
+
+    calls: ClassVar[list[tuple[str, dict[str, Any]]]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.calls.append((self.path, body))
+        runs = [{"id": "11", "name": "merry-crab"}] if self.path.endswith("/filter") else {}
+        answer = json.dumps(runs).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_runs_cut_off_by_an_earlier_stop_are_marked_as_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PrefectApi, "calls", [])
+    said: list[str] = []
+    started_at = datetime(2026, 12, 1, 4, tzinfo=UTC)
+    with HTTPServer(("127.0.0.1", 0), PrefectApi) as server, ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(server.serve_forever, poll_interval=0.01)
+        end_orphans(f"http://127.0.0.1:{server.server_port}", started_at, said.append)
+        server.shutdown()
+        serving.result()
+    (_, asked), (path, told) = PrefectApi.calls
+    assert asked["flow_runs"]["expected_start_time"] == {"before_": started_at.isoformat()}
+    assert asked["flow_runs"]["state"]["type"]["any_"] == ["PENDING", "RUNNING", "CANCELLING"], "scheduled runs stay"
+    assert (path, told["state"]["type"]) == ("/api/flow_runs/11/set_state", "CRASHED")
+    assert said == ["run merry-crab was cut off by an earlier stop: marked as crashed"]
