@@ -3,6 +3,7 @@
     <digest>/
       bundle.json         manifest; its canonical JSON's SHA-256 is the bundle's digest
       model.onnx          portable model, FP32
+      model.int8.onnx     the same model quantised; only where it passed its own gate
       golden/             pictures with the detections that the bundle must reproduce at every load
       attestations/       what was learned after sealing; each file is JSON and names the digest
 
@@ -22,6 +23,7 @@ from data_contracts.letterbox import LetterboxRule
 
 MANIFEST_FILE = "bundle.json"
 MODEL_FILE = "model.onnx"
+INT8_MODEL_FILE = "model.int8.onnx"
 GOLDEN_DIR = "golden"
 GOLDEN_FILE = "golden/golden.json"
 ATTESTATIONS_DIR = "attestations"
@@ -82,6 +84,13 @@ class Tolerance(Contract):
     score: float = Field(gt=0, le=1, allow_inf_nan=False)
 
 
+class ProbeLimit(Contract):
+    """How far an engine may differ from FP32 ONNX Runtime on the probe set and still serve."""
+
+    max_flip_share: Fraction = Field(description="Largest share of pictures whose verdict may be another one.")
+    min_box_share: Fraction = Field(description="Smallest share of boxes found again within the precision's tolerance.")
+
+
 class VerdictRule(Contract):
     """NG when at least one box of a class reaches its threshold."""
 
@@ -137,9 +146,20 @@ class BundleManifest(Contract):
     created_at: datetime
     model: ModelSpec
     verdict: VerdictRule
-    tolerances: dict[Precision, Tolerance] = Field(description="For golden checks, per precision.")
+    tolerances: dict[Precision, Tolerance] = Field(description="For golden and probe checks, per precision.")
     provenance: Provenance
     files: dict[BundlePath, FileEntry]
+    # Left out of the JSON where they are not set: bundles sealed before these fields keep their digest.
+    probe_set: Sha256 | None = Field(
+        default=None,
+        exclude_if=lambda digest: digest is None,
+        description="Digest of the probe set that judges other engines than FP32 ONNX Runtime.",
+    )
+    probe_limits: dict[Precision, ProbeLimit] = Field(
+        default_factory=dict,
+        exclude_if=lambda limits: not limits,
+        description="For probe checks, per precision; one without a limit is not served.",
+    )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

@@ -17,6 +17,7 @@ LIBRARIES = (
     "onnxruntime",
     "onnxruntime-gpu",
     "opencv-python-headless",
+    "openvino",
     "prometheus-client",
     "pydantic",
     "python-multipart",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from data_contracts.bundle import ModelSpec, RuntimeSpec
 from data_contracts.errors import BundleError, Problem, raise_if_any
@@ -13,15 +14,33 @@ FLOAT_TENSOR = "tensor(float)"
 RESEAL = "Export and seal it again."
 
 
-def check_model(model_file: Path, session: Any, spec: ModelSpec, runtime_version: str) -> None:
-    """Compare the file and its ONNX Runtime session with `spec`. Raises BundleError with all differences."""
-    problems = check_versions(model_file, spec.runtime, runtime_version)
-    problems += _check_input(session.get_inputs(), spec)
-    problems += _check_output(session.get_outputs(), spec)
+@dataclass(frozen=True)
+class TensorFacts:
+    """An input or output of a loaded model. `type` in ONNX Runtime's words; an open axis is no int."""
+
+    name: str
+    type: str
+    shape: tuple[int | str | None, ...]
+
+
+def check_model(
+    model_file: Path,
+    inputs: Sequence[TensorFacts],
+    outputs: Sequence[TensorFacts],
+    spec: ModelSpec,
+    onnxruntime_version: str | None,
+) -> None:
+    """Compare the file and what an engine read from it with `spec`. Raises BundleError with all differences.
+
+    `onnxruntime_version` is None for an engine without ONNX Runtime.
+    """
+    problems = check_versions(model_file, spec.runtime, onnxruntime_version)
+    problems += _check_input(inputs, spec)
+    problems += _check_output(outputs, spec)
     raise_if_any(BundleError, problems)
 
 
-def check_versions(model_file: Path, spec: RuntimeSpec, runtime_version: str) -> list[Problem]:
+def check_versions(model_file: Path, spec: RuntimeSpec, onnxruntime_version: str | None) -> list[Problem]:
     """IR version, opset and the age of the installed ONNX Runtime."""
     try:
         header = read_onnx_header(model_file)
@@ -32,15 +51,15 @@ def check_versions(model_file: Path, spec: RuntimeSpec, runtime_version: str) ->
         problems.append(_differs("model.runtime.onnx_ir", spec.onnx_ir, header.ir))
     if header.opset != spec.onnx_opset:
         problems.append(_differs("model.runtime.onnx_opset", spec.onnx_opset, header.opset))
-    if _release(runtime_version) < _release(spec.onnxruntime_min):
+    if onnxruntime_version is not None and _release(onnxruntime_version) < _release(spec.onnxruntime_min):
         expected = f"ONNX Runtime {spec.onnxruntime_min} or newer"
         problems.append(
-            Problem("model.runtime.onnxruntime_min", expected, runtime_version, "Update the serving environment.")
+            Problem("model.runtime.onnxruntime_min", expected, onnxruntime_version, "Update the serving environment.")
         )
     return problems
 
 
-def _check_input(inputs: list[Any], spec: ModelSpec) -> list[Problem]:
+def _check_input(inputs: Sequence[TensorFacts], spec: ModelSpec) -> list[Problem]:
     if [tensor.name for tensor in inputs] != [spec.input.tensor]:
         return [_differs("model.input.tensor", spec.input.tensor, [tensor.name for tensor in inputs])]
     problems = []
@@ -48,14 +67,14 @@ def _check_input(inputs: list[Any], spec: ModelSpec) -> list[Problem]:
     width, height = spec.input.wh
     if tensor.type != FLOAT_TENSOR:
         problems.append(_differs("model.input.dtype", spec.input.dtype, tensor.type))
-    if list(tensor.shape[1:]) != [3, height, width]:
+    if tensor.shape[1:] != (3, height, width):
         problems.append(_differs("model.input.wh", f"(batch, 3, {height}, {width})", tensor.shape))
     if tensor.shape and isinstance(tensor.shape[0], int):
         problems.append(_differs("model.input batch", "a batch of any size", tensor.shape))
     return problems
 
 
-def _check_output(outputs: list[Any], spec: ModelSpec) -> list[Problem]:
+def _check_output(outputs: Sequence[TensorFacts], spec: ModelSpec) -> list[Problem]:
     """Sizes that the file leaves open are checked on what the engine answers, in `serving.postprocess`."""
     tensor = next((tensor for tensor in outputs if tensor.name == spec.output.tensor), None)
     if tensor is None:
