@@ -1,60 +1,44 @@
-"""Gather pictures that wait for the engine into one call.
+"""Gather pictures that wait for the engine into one call, in time.
 
-While the engine works, arrivals gather; when it is free, what waits goes at once, up to the largest batch. Nothing
-waits for company, so a lone client pays nothing for batching.
+While the engine works, arrivals gather; when it is free, what waits goes at once, earliest deadline first, in calls as
+large as pay on this host. A lone client pays nothing for batching. The rules are in `serving.batch_policy`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections import deque
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from time import perf_counter
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass
+from time import monotonic
+from typing import Literal
 
 from data_contracts.errors import EngineError, Overloaded, Problem
+from serving.batch_items import AnyBatcher, BatchAnswer, Item, Lane, Predict, Tensor, ignore
+from serving.batch_policy import Company, Forecast, Gaps, batch_count, company_pays, fitting_count, gap_count
+from serving.engine_call import Called, run_call
+from serving.engine_threads import FOREVER, EngineThreads
+from serving.lanes import Lanes
+from serving.latency import LatencyTable, LiveLatency
 
-Tensor = npt.NDArray[np.float32]
-Predict = Callable[[Tensor], Tensor]
-"""Engine: (n, 3, height, width) to (n, ...)."""
+__all__ = ["AnyBatcher", "BatchAnswer", "Batcher", "BatcherKind", "Lane", "Predict", "Tensor", "make_batcher"]
 
-_NEWEST_WEIGHS = 0.3
-
-
-@dataclass(frozen=True, eq=False)
-class BatchAnswer:
-    """The engine's output for one picture, (...), and how it came about."""
-
-    token: object
-    output: Tensor
-    batch_size: int
-    queue_s: float
-    infer_s: float
+BatcherKind = Literal["passline", "bentoml"]
 
 
-@dataclass(eq=False)
-class _Item:
-    tensor: Tensor
-    expires_at: float
-    arrived_at: float
-    answer: asyncio.Future[BatchAnswer]
-    token: object = field(default_factory=object)
-
-
-def _ignore(_: int) -> None:
-    pass
+@dataclass(frozen=True)
+class _Call:
+    lane: Lane
+    ends_at: float
 
 
 class Batcher:
     """One engine's queue. Use it from one event loop.
 
-    on_batch: told the size of each engine call; on_queue: told how many pictures wait, at each change.
+    predict: called from up to `streams` threads at once. table: seconds per batch size, measured at warm-up; without
+    one the queue learns it. window_s: how long an idle engine may wait for company, where that is likely and pays.
+    max_queue: per lane. on_batch: told the size of each engine call; on_queue: told how many pictures wait.
     """
 
     def __init__(
@@ -63,108 +47,198 @@ class Batcher:
         *,
         max_batch: int,
         max_queue: int,
-        on_batch: Callable[[int], None] = _ignore,
-        on_queue: Callable[[int], None] = _ignore,
+        streams: int = 1,
+        table: LatencyTable | None = None,
+        window_s: float = 0.0,
+        on_batch: Callable[[int], None] = ignore,
+        on_queue: Callable[[int], None] = ignore,
     ) -> None:
-        self._predict = predict
-        self._max_batch, self._max_queue = max_batch, max_queue
+        self._predict, self._streams = predict, streams
         self._on_batch, self._on_queue = on_batch, on_queue
-        self._waiting: deque[_Item] = deque()
-        self._runner: asyncio.Task[None] | None = None
-        self._call_s = 0.0
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
+        self._lock = threading.Lock()
+        self._latency = LiveLatency(table, max_batch)
+        self._lanes = Lanes(max_queue)
+        self._running: dict[int, _Call] = {}
+        self._free_since = 0.0
+        self._company, self._gaps = Company(window_s), Gaps()
+        self._threads = EngineThreads(streams, self._lock, self._take, self._run)
 
-    async def submit(self, tensor: Tensor, *, expires_at: float) -> BatchAnswer:
+    async def submit(self, tensor: Tensor, *, expires_at: float, lane: Lane = Lane.INSPECTION) -> BatchAnswer:
         """Run one picture, (3, height, width), through the engine.
 
         expires_at: event loop time after which nobody wants the answer. A caller that is cancelled leaves the queue.
-        Raises Overloaded at once when the queue is full or the answer would come too late, TimeoutError when it became
-        too late while waiting, EngineError when the engine failed.
+        Raises Overloaded at once when the lane is full, or when this picture or one that was admitted before would be
+        answered too late; TimeoutError when the deadline passes all the same; EngineError when the engine failed.
         """
         loop = asyncio.get_running_loop()
-        self._admit(expires_at - loop.time())
-        item = _Item(tensor, expires_at, loop.time(), loop.create_future())
-        self._waiting.append(item)
-        self._on_queue(len(self._waiting))
-        if self._runner is None or self._runner.done():
-            self._runner = loop.create_task(self._run())
+        item = Item(tensor, expires_at, monotonic(), lane, loop.create_future())
+        with self._lock:
+            self._admit(item)
+            self._lanes.push(item)
+            self._threads.wake()
+        self._on_queue(len(self._lanes))
+        timer = loop.call_at(expires_at, _expire, item.answer)
         try:
             answer = await item.answer
+        except BaseException:
+            with self._lock:
+                self._lanes.remove(item)
+            self._on_queue(len(self._lanes))
+            raise
         finally:
-            with suppress(ValueError):
-                self._waiting.remove(item)
-                self._on_queue(len(self._waiting))
+            timer.cancel()
         if answer.token is not item.token:
             raise EngineError("an answer came back to another picture than its own")
         return answer
 
     def close(self) -> None:
-        """Let the engine's thread end once its call is done."""
-        self._thread.shutdown(wait=False)
+        """Let the engine's threads end once what waits is done. A picture that comes later is still answered."""
+        with self._lock:
+            self._threads.close()
 
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing runs."""
-        return not self._waiting and (self._runner is None or self._runner.done())
+        return not self._running and not len(self._lanes)
 
-    def _admit(self, left_s: float) -> None:
-        if self.idle:
+    # --- in the event loop -------------------------------------------------------------------------------------------
+
+    def _admit(self, item: Item) -> None:
+        """Refuse what the lane has no place for or the engine no time."""
+        now, lane = item.arrived_at, item.lane
+        above = sum(self._lanes.count(higher) for higher in Lane if higher < lane)
+        alone = not above and not self._lanes.count(lane) and all(call.lane > lane for call in self._running.values())
+        if lane is Lane.INSPECTION:
+            self._company.arrived(now, idle=alone)
+            self._gaps.inspection(now)
+        if alone or not self._latency.known:
             # Whatever the estimate says: a lone client is always answered, and a wrong estimate mends itself here.
-            return
-        wait_s = self._call_s * (1 + math.ceil((len(self._waiting) + 1) / self._max_batch))
-        if len(self._waiting) >= self._max_queue:
-            raise Overloaded(
-                Problem("queue", f"fewer than {self._max_queue} waiting pictures", "a full queue", "Try again later."),
-                retry_after_s=max(wait_s, 0.1),
-            )
-        if wait_s > left_s:
-            raise Overloaded(
-                Problem("deadline", f"an answer within {left_s:.2f} s", f"about {wait_s:.2f} s", "Try again later."),
-                retry_after_s=max(wait_s - left_s, 0.1),
-            )
+            late_s = 0.0
+        else:
+            free_at = sorted(max(call.ends_at, now) for call in self._running.values())
+            free_at[:0] = [now] * (self._streams - len(free_at))
+            forecast = Forecast(free_at, self._latency.useful, self._latency.seconds)
+            behind = self._lanes.deadlines_after(lane, item.expires_at)
+            ahead = above + self._lanes.count(lane) - len(behind)
+            late_s = forecast.late_by(item.expires_at, ahead, behind)
+        if self._lanes.full(lane):
+            raise _overloaded("queue", "a place in it", "a full queue", max(late_s, self._latency.seconds(1)))
+        if late_s > 0:
+            left_s = item.expires_at - now
+            raise _overloaded("deadline", f"an answer within {left_s:.3f} s", f"{late_s:.3f} s more", late_s)
 
-    async def _run(self) -> None:
-        while batch := self._take():
-            await self._answer(batch)
-
-    def _take(self) -> list[_Item]:
-        """The pictures that go next; those that nobody waits for any more are left out."""
-        now = asyncio.get_running_loop().time()
-        batch: list[_Item] = []
-        while self._waiting and len(batch) < self._max_batch:
-            item = self._waiting.popleft()
-            if item.answer.done():
-                continue
-            if item.expires_at <= now:
-                item.answer.set_exception(TimeoutError("the deadline passed in the queue"))
-                continue
-            batch.append(item)
-        self._on_queue(len(self._waiting))
-        return batch
-
-    async def _answer(self, batch: list[_Item]) -> None:
-        loop = asyncio.get_running_loop()
-        started_at = loop.time()
-        try:
-            outputs, infer_s = await loop.run_in_executor(self._thread, self._call, [item.tensor for item in batch])
-        except Exception as error:  # noqa: BLE001  (whatever an engine raises belongs to each picture of its call)
-            failure = error if isinstance(error, EngineError) else EngineError(f"the engine failed: {error!r}")
-            for item in batch:
+    def _deliver(self, called: Called) -> None:
+        self._on_queue(len(self._lanes))
+        if called.failure is not None:
+            for item in called.items:
                 if not item.answer.done():
-                    item.answer.set_exception(failure)
+                    item.answer.set_exception(called.failure)
             return
-        self._call_s += (infer_s - self._call_s) * (_NEWEST_WEIGHS if self._call_s else 1.0)
-        self._on_batch(len(batch))
-        for item, output in zip(batch, outputs, strict=True):
+        self._on_batch(len(called.items))
+        for item, answer in zip(called.items, called.answers(), strict=True):
             if not item.answer.done():
-                queue_s = started_at - item.arrived_at
-                item.answer.set_result(BatchAnswer(item.token, output, len(batch), queue_s, infer_s))
+                item.answer.set_result(answer)
 
-    def _call(self, tensors: list[Tensor]) -> tuple[list[Tensor], float]:
-        """In the engine's thread: one call, checked to answer every picture."""
-        started = perf_counter()
-        outputs = self._predict(np.stack(tensors))
-        infer_s = perf_counter() - started
-        if len(outputs) != len(tensors):
-            raise EngineError(f"the engine answered {len(outputs)} of {len(tensors)} pictures")
-        return list(outputs), infer_s
+    # --- in the engine's threads -------------------------------------------------------------------------------------
+
+    def _take(self, stream: int) -> list[Item] | float:
+        """The next call, or for how long there is nothing to do. Called with the lock held."""
+        now = monotonic()
+        self._lanes.drop_expired(now)
+        if (lane := self._lanes.first_lane()) is None:
+            return FOREVER
+        pause_s, count = self._inspections(now) if lane is Lane.INSPECTION else self._in_gap(lane, now)
+        if pause_s > 0:
+            return pause_s
+        call_s = self._latency.seconds(count)
+        if now + call_s > self._lanes.first(lane).expires_at:
+            count = fitting_count(self._lanes.first_deadlines(lane, count), now, self._latency.seconds)
+            call_s = self._latency.seconds(count)
+        if lane is not Lane.INSPECTION:
+            self._gaps.used(now, call_s)
+        self._running[stream] = _Call(lane, now + call_s)
+        return self._lanes.take(lane, count)
+
+    def _inspections(self, now: float) -> tuple[float, int]:
+        """Seconds to wait for company, and how many go."""
+        first, seconds = self._lanes.first(Lane.INSPECTION), self._latency.seconds
+        idle_streams = self._streams - len(self._running)
+        count = batch_count(self._lanes.count(Lane.INSPECTION), idle_streams, self._latency.useful)
+        pause_s = first.arrived_at + self._company.window_s - now
+        waits = (
+            self._streams == 1
+            and first.arrived_at >= self._free_since
+            and count < self._latency.useful
+            and self._company.likely(now)
+            and company_pays(count, pause_s, seconds)
+            and now + pause_s + seconds(count + 1) <= first.expires_at
+        )
+        return (pause_s if waits else 0.0), count
+
+    def _in_gap(self, lane: Lane, now: float) -> tuple[float, int]:
+        """Seconds until shadow or bulk may go, and how many."""
+        quiet = self._gaps.quiet(now)
+        if not quiet and any(call.lane is not Lane.INSPECTION for call in self._running.values()):
+            return FOREVER, 0  # one stream at most; it looks again when it is done
+        count = min(self._lanes.count(lane), gap_count(self._latency.useful, self._latency.seconds, quiet=quiet))
+        return self._gaps.pause_s(now), count
+
+    def _run(self, stream: int, batch: list[Item]) -> None:
+        called = run_call(self._predict, batch)
+        with self._lock:
+            del self._running[stream]
+            self._free_since = monotonic()
+            if called.failure is None:
+                self._latency.observe(len(batch), self._free_since - called.started_at)
+        with suppress(RuntimeError):  # the loop is closed, nobody waits any more
+            batch[0].answer.get_loop().call_soon_threadsafe(self._deliver, called)
+
+
+def _expire(answer: asyncio.Future[BatchAnswer]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError("the deadline passed before the engine answered"))
+
+
+def _overloaded(subject: str, expected: str, got: str, retry_after_s: float) -> Overloaded:
+    return Overloaded(Problem(subject, expected, got, "Try again later."), retry_after_s=max(retry_after_s, 0.1))
+
+
+def make_batcher(
+    kind: BatcherKind,
+    predict: Predict,
+    *,
+    max_batch: int,
+    max_queue: int,
+    streams: int = 1,
+    table: LatencyTable | None = None,
+    window_s: float = 0.0,
+    deadline_s: float = 10.0,
+    on_batch: Callable[[int], None] = ignore,
+    on_queue: Callable[[int], None] = ignore,
+) -> AnyBatcher:
+    """Passline's queue, or BentoML's dispatcher behind the same interface; the latter has no use for some of it.
+
+    deadline_s: the usual time that a caller gives; BentoML's dispatcher must know it beforehand.
+    """
+    if kind == "bentoml":
+        from serving.bentoml_batching import BentoBatcher  # importing BentoML takes a second that not everyone needs
+
+        return BentoBatcher(
+            predict,
+            max_batch=max_batch,
+            max_queue=max_queue,
+            streams=streams,
+            deadline_s=deadline_s,
+            on_batch=on_batch,
+            on_queue=on_queue,
+        )
+    return Batcher(
+        predict,
+        max_batch=max_batch,
+        max_queue=max_queue,
+        streams=streams,
+        table=table,
+        window_s=window_s,
+        on_batch=on_batch,
+        on_queue=on_queue,
+    )

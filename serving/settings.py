@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 
 from data_contracts.base import Contract, Name
 from data_contracts.errors import InvalidInput, Problem
+from data_contracts.tuning import Policy
 
 PREFIX = "PASSLINE_"
 HOST_ENV_FILE = "PASSLINE_HOST_ENV"
@@ -24,13 +25,30 @@ class HostSettings(Contract):
     service_host: str = Field(default="127.0.0.1", description="Address that the service listens on.")
     service_port: int = Field(default=3000, ge=1, le=65535)
     service_workers: int = Field(default=1, ge=1, le=64, description="Service worker processes.")
-    threads: int | None = Field(default=None, ge=1, description="Engine threads per worker; else CPU quota / workers.")
-    provider: Literal["cpu", "cuda", "tensorrt"] = Field(default="cpu", description="Engine that is wished for.")
-    allow_fallback: bool = Field(default=False, description="Answer on the CPU, degraded, without the provider.")
+    provider: Literal["auto", "cpu", "openvino", "cuda", "tensorrt"] = Field(
+        default="auto", description="Engine that is wished for; cpu is ONNX Runtime, auto the best for tune_for."
+    )
+    precision: Literal["auto", "fp32", "fp16", "bf16", "int8"] = Field(
+        default="auto", description="Precision that is wished for; others than fp32 must pass the probe set."
+    )
+    threads: int | None = Field(default=None, ge=1, description="Engine threads per call; else from the CPU quota.")
+    streams: int | None = Field(default=None, ge=1, description="Engine calls at once; else from the CPU quota.")
+    allow_fallback: bool = Field(default=False, description="Answer on the CPU, degraded, without the wished engine.")
+    tune: bool = Field(default=True, description="Measure the allowed engines on this host; off, the rule decides.")
+    tune_for: Policy = Field(default="throughput", description="What the choice of engine is best for.")
+    tune_budget_s: float = Field(default=6.0, gt=0, le=600, description="Seconds of measuring, all engines together.")
+    probe_budget_s: float = Field(
+        default=60.0, gt=0, description="Seconds that judging one engine may take; in a swap, all engines together."
+    )
     max_batch: int = Field(default=8, ge=1, le=256, description="Pictures in one engine call; 1 switches batching off.")
-    max_queue: int = Field(default=64, ge=1, description="Pictures that may wait for the engine.")
+    max_queue: int = Field(default=64, ge=1, description="Pictures of one lane that may wait for the engine.")
+    batcher: Literal["passline", "bentoml"] = Field(default="passline", description="What gathers pictures into calls.")
+    batch_window_s: float | None = Field(
+        default=None, ge=0, le=1, description="How long an idle engine may wait for company; else 0.004 on a GPU, 0."
+    )
     deadline_s: float = Field(default=10.0, gt=0, description="Seconds after which a request is not worth answering.")
     max_bytes: int = Field(default=32 * 2**20, ge=1, description="Largest request body.")
+    max_pictures: int = Field(default=16, ge=1, le=256, description="Pictures in one request.")
     max_pixels: int = Field(default=64_000_000, ge=1, description="Largest picture, width times height.")
     min_side_px: int = Field(default=10, ge=1, description="Smallest side of a picture; the trainer's limit.")
 

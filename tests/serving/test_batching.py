@@ -1,90 +1,85 @@
+"""What a batcher promises, whichever implementation it is."""
+
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
+from batching_driver import FAR_S, batcher, gathered, submit, value_of, with_engine_held
 from data_contracts.errors import EngineError, Overloaded
-from fakes import FakeEngine, Tensor
-from serving.batching import BatchAnswer, Batcher
+from fakes import FakeEngine
+from serving import bentoml_batching
+from serving.batch_items import Item
+from serving.batching import BatchAnswer, BatcherKind
+from serving.latency import LatencyTable
 
-FAR_S = 60.0
-
-
-def picture(value: float) -> Tensor:
-    return np.full((3, 2, 2), value, np.float32)
-
-
-def value_of(answer: BatchAnswer) -> float:
-    return float(answer.output.flat[0])
+KINDS = pytest.mark.parametrize("kind", ["passline", "bentoml"])
 
 
-def batcher(engine: FakeEngine, **changes: Any) -> Batcher:
-    return Batcher(engine.run, **{"max_batch": 8, "max_queue": 64, **changes})
-
-
-async def submit(queue: Batcher, value: float, within_s: float = FAR_S) -> BatchAnswer:
-    return await queue.submit(picture(value), expires_at=asyncio.get_running_loop().time() + within_s)
-
-
-async def with_engine_held(
-    engine: FakeEngine, queue: Batcher, work: Callable[[], Awaitable[list[Any]]]
-) -> tuple[BatchAnswer, list[Any]]:
-    """Let one picture (-1) keep the engine busy while `work` starts, then open the gate."""
-    engine.gate = threading.Event()
-    first = asyncio.ensure_future(submit(queue, -1))
-    await asyncio.to_thread(engine.entered.wait, 10)
-    rest = asyncio.ensure_future(work())
-    await asyncio.sleep(0.05)
-    engine.gate.set()
-    return await first, await rest
-
-
-def test_a_lone_picture_goes_at_once_and_alone() -> None:
+@KINDS
+def test_a_lone_picture_goes_at_once_and_alone(kind: BatcherKind) -> None:
     engine = FakeEngine()
-    answer = asyncio.run(submit(batcher(engine), 3))
+    answer = asyncio.run(submit(batcher(engine, kind), 3))
     assert (value_of(answer), answer.batch_size, engine.sizes) == (3, 1, [1])
 
 
 def test_what_arrives_while_the_engine_works_goes_together_and_every_answer_is_its_own() -> None:
-    engine, sizes = FakeEngine(), []
+    engine, sizes = FakeEngine(), list[int]()
     queue = batcher(engine, on_batch=sizes.append)
-
-    async def burst() -> list[BatchAnswer]:
-        return await asyncio.gather(*(submit(queue, value) for value in range(8)))
-
-    _, answers = asyncio.run(with_engine_held(engine, queue, burst))
+    _, answers = asyncio.run(
+        with_engine_held(engine, queue, lambda: gathered(*(submit(queue, value) for value in range(8))))
+    )
     assert [value_of(answer) for answer in answers] == list(range(8))
     assert engine.sizes == sizes == [1, 8]
     assert {answer.batch_size for answer in answers} == {8}
 
 
+@KINDS
+def test_every_answer_is_its_own_under_load(kind: BatcherKind) -> None:
+    engine = FakeEngine(delay_s=0.001)
+    queue = batcher(engine, kind, max_batch=5)
+
+    async def client(first: int) -> list[bool]:
+        return [value_of(await submit(queue, value)) == value for value in range(first, first + 20)]
+
+    async def story() -> list[list[bool]]:
+        return list(await asyncio.gather(*(client(100 * number) for number in range(12))))
+
+    assert all(all(own) for own in asyncio.run(story()))
+    assert sum(engine.sizes) == 240
+    assert max(engine.sizes) <= 5
+
+
 def test_no_call_is_larger_than_allowed() -> None:
     engine = FakeEngine()
     queue = batcher(engine, max_batch=3)
-
-    async def burst() -> list[BatchAnswer]:
-        return await asyncio.gather(*(submit(queue, value) for value in range(7)))
-
-    asyncio.run(with_engine_held(engine, queue, burst))
+    asyncio.run(with_engine_held(engine, queue, lambda: gathered(*(submit(queue, value) for value in range(7)))))
     assert engine.sizes == [1, 3, 3, 1]
 
 
+def test_no_call_is_larger_than_pays() -> None:
+    engine = FakeEngine()
+    queue = batcher(engine, table=LatencyTable.of({1: 0.01, 8: 0.08}))
+    asyncio.run(with_engine_held(engine, queue, lambda: gathered(*(submit(queue, value) for value in range(3)))))
+    assert engine.sizes == [1, 1, 1, 1]
+
+
+@KINDS
 @pytest.mark.parametrize(
-    "engine",
-    [FakeEngine(short_by=1), FakeEngine(error=ValueError("boom")), FakeEngine(error=EngineError("boom"))],
+    "broken",
+    [{"short_by": 1}, {"error": ValueError("boom")}, {"error": EngineError("boom")}],
     ids=["one answer too few", "raises anything", "raises an engine error"],
 )
-def test_a_bad_call_fails_each_of_its_pictures_and_only_those(engine: FakeEngine) -> None:
-    queue = batcher(engine)
+def test_a_bad_call_fails_each_of_its_pictures_and_only_those(broken: dict[str, Any], kind: BatcherKind) -> None:
+    engine = FakeEngine(**broken)
+    queue = batcher(engine, kind)
 
     async def story() -> tuple[list[Any], float]:
-        burst = await asyncio.gather(*(submit(queue, value) for value in range(4)), return_exceptions=True)
+        burst = await gathered(*(submit(queue, value) for value in range(4)))
         engine.short_by, engine.error = 0, None
         return burst, value_of(await submit(queue, 9))
 
@@ -93,69 +88,104 @@ def test_a_bad_call_fails_each_of_its_pictures_and_only_those(engine: FakeEngine
     assert later == 9
 
 
-def test_a_full_queue_refuses_at_once_and_says_when_to_come_back() -> None:
+@KINDS
+def test_a_full_queue_refuses_at_once_and_says_when_to_come_back(kind: BatcherKind) -> None:
     engine = FakeEngine()
-    queue = batcher(engine, max_queue=2)
-
-    async def burst() -> list[Any]:
-        return await asyncio.gather(*(submit(queue, value) for value in range(5)), return_exceptions=True)
-
-    _, answers = asyncio.run(with_engine_held(engine, queue, burst))
+    queue = batcher(engine, kind, max_queue=2)
+    _, answers = asyncio.run(
+        with_engine_held(engine, queue, lambda: gathered(*(submit(queue, value) for value in range(5))))
+    )
     refused = [answer for answer in answers if isinstance(answer, Overloaded)]
     assert len(refused) == 3
     assert all(error.retry_after_s > 0 for error in refused)
-    assert engine.sizes == [1, 2]
+    assert sum(engine.sizes) == 3
 
 
-def test_a_cancelled_picture_leaves_the_queue_before_the_engine_sees_it() -> None:
-    engine, waiting = FakeEngine(), []
-    queue = batcher(engine, on_queue=waiting.append)
+@KINDS
+def test_a_cancelled_picture_leaves_the_queue_before_the_engine_sees_it(kind: BatcherKind) -> None:
+    engine, waiting = FakeEngine(), list[int]()
+    queue = batcher(engine, kind, on_queue=waiting.append)
 
     async def one_leaves() -> list[Any]:
         tasks = [asyncio.ensure_future(submit(queue, value)) for value in range(3)]
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
         tasks[1].cancel()
-        return await asyncio.gather(*tasks, return_exceptions=True)
+        return await gathered(*tasks)
 
     _, answers = asyncio.run(with_engine_held(engine, queue, one_leaves))
     assert isinstance(answers[1], asyncio.CancelledError)
     assert [value_of(answers[0]), value_of(answers[2])] == [0, 2]
-    assert engine.sizes == [1, 2]
+    assert sum(engine.sizes) == 3
     assert waiting[-1] == 0
 
 
-def test_a_picture_whose_deadline_passed_is_not_inferred() -> None:
+@KINDS
+def test_a_picture_whose_deadline_passed_is_not_inferred(kind: BatcherKind) -> None:
     engine = FakeEngine()
-    queue = batcher(engine)
-
-    async def mixed() -> list[Any]:
-        return await asyncio.gather(submit(queue, 1, 0.01), submit(queue, 2), return_exceptions=True)
-
-    _, (late, fine) = asyncio.run(with_engine_held(engine, queue, mixed))
+    queue = batcher(engine, kind)
+    _, (late, fine) = asyncio.run(
+        with_engine_held(engine, queue, lambda: gathered(submit(queue, 1, 0.01), submit(queue, 2)))
+    )
     assert isinstance(late, TimeoutError)
     assert value_of(fine) == 2
     assert engine.sizes == [1, 1]
 
 
+@KINDS
+def test_nobody_waits_longer_than_to_their_deadline_even_if_the_engine_hangs(kind: BatcherKind) -> None:
+    engine = FakeEngine(gate=threading.Event())
+    queue = batcher(engine, kind)
+
+    async def story() -> list[Any]:
+        try:
+            return await gathered(submit(queue, 1, 0.05), submit(queue, 2, 0.05))
+        finally:
+            assert engine.gate is not None
+            engine.gate.set()
+
+    assert [type(result) for result in asyncio.run(story())] == [TimeoutError] * 2
+
+
 def test_what_cannot_be_answered_in_time_is_refused_at_once() -> None:
-    engine = FakeEngine(delay_s=0.1)
+    engine = FakeEngine()
+    queue = batcher(engine, max_batch=1, table=LatencyTable.of({1: 1.0}))
+    _, answers = asyncio.run(
+        with_engine_held(engine, queue, lambda: gathered(*(submit(queue, value, 3.5) for value in range(4))))
+    )
+    assert [type(answer) for answer in answers] == [BatchAnswer, BatchAnswer, Overloaded, Overloaded]
+    assert 0.1 <= answers[2].retry_after_s < 1.0
+    assert engine.sizes == [1, 1, 1]
+
+
+def test_an_admitted_picture_keeps_its_place_in_time() -> None:
+    engine = FakeEngine()
+    queue = batcher(engine, max_batch=1, table=LatencyTable.of({1: 1.0}))
+
+    async def urgent_comes_second() -> list[Any]:
+        return await gathered(submit(queue, 0, 2.5), submit(queue, 1, 2.2), submit(queue, 2, 9.0))
+
+    _, answers = asyncio.run(with_engine_held(engine, queue, urgent_comes_second))
+    assert [type(answer) for answer in answers] == [BatchAnswer, Overloaded, BatchAnswer]
+
+
+def test_the_earliest_deadline_goes_first() -> None:
+    engine, order = FakeEngine(), list[float]()
     queue = batcher(engine, max_batch=1)
 
-    async def story() -> tuple[list[Any], list[Any]]:
-        await submit(queue, 0)  # the queue learns how long a call takes
-        burst = await asyncio.gather(*(submit(queue, value, 0.25) for value in range(6)), return_exceptions=True)
-        return burst, [await submit(queue, 7, 0.25)]
+    async def noted(value: float, within_s: float) -> BatchAnswer:
+        answer = await submit(queue, value, within_s)
+        order.append(value)
+        return answer
 
-    burst, later = asyncio.run(story())
-    assert isinstance(burst[0], BatchAnswer)
-    assert isinstance(burst[-1], Overloaded)
-    assert len(engine.sizes) < 8
-    assert value_of(later[0]) == 7
+    work = [(1, 40.0), (2, 20.0), (3, 30.0), (4, 20.0)]
+    asyncio.run(with_engine_held(engine, queue, lambda: gathered(*(noted(*one) for one in work))))
+    assert order == [2, 4, 3, 1]
 
 
-def test_a_lone_client_is_answered_whatever_was_learnt() -> None:
+@KINDS
+def test_a_lone_client_is_answered_whatever_was_learnt(kind: BatcherKind) -> None:
     engine = FakeEngine(delay_s=0.2)
-    queue = batcher(engine)
+    queue = batcher(engine, kind)
 
     async def story() -> list[float]:
         await submit(queue, 0)
@@ -165,36 +195,57 @@ def test_a_lone_client_is_answered_whatever_was_learnt() -> None:
     assert asyncio.run(story()) == [0, 1, 2, 3, 4]
 
 
-def test_an_answer_to_another_picture_is_never_given_out() -> None:
-    queue = batcher(FakeEngine())
-
-    async def story() -> None:
-        task = asyncio.ensure_future(submit(queue, 1))
-        await asyncio.sleep(0)
-        queue._waiting[0].token = object()
-        stray = queue._waiting[0]
-        original, stray.token = stray.token, object()
-        stray.answer.set_result(BatchAnswer(original, picture(1), 1, 0.0, 0.0))
-        await task
-
+def test_an_answer_to_another_picture_is_never_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = iter([object(), object()])
+    monkeypatch.setattr(Item, "token", property(lambda _: next(tokens), lambda *_: None))
     with pytest.raises(EngineError, match="another picture"):
-        asyncio.run(story())
+        asyncio.run(submit(batcher(FakeEngine()), 1))
 
 
-def test_a_lone_client_then_a_burst_then_a_lone_client_again() -> None:
-    engine = FakeEngine(delay_s=0.02)
-    queue = batcher(engine)
+@KINDS
+def test_a_lone_client_then_a_burst_then_a_lone_client_again(kind: BatcherKind) -> None:
+    # 80 ms per call, as long as its deadline allows for: the lone client must never hear that the service is busy.
+    engine, limit_s = FakeEngine(delay_s=0.08), 0.5
+    queue = batcher(engine, kind, table=LatencyTable.of({1: 0.08, 8: 0.08}), deadline_s=limit_s)
 
-    async def story() -> tuple[list[Any], float, float]:
-        for value in range(10):
-            await submit(queue, value, 1.0)
+    async def timed(value: float) -> tuple[Any, float]:
         started = time.monotonic()
-        burst = await asyncio.gather(*(submit(queue, value, 1.0) for value in range(64)), return_exceptions=True)
-        took_s = time.monotonic() - started
-        return burst, took_s, value_of(await submit(queue, 5, 1.0))
+        try:
+            return await submit(queue, value, limit_s), time.monotonic() - started
+        except (Overloaded, TimeoutError) as error:
+            return error, time.monotonic() - started
 
-    burst, took_s, last = asyncio.run(story())
-    assert all(isinstance(result, BatchAnswer | Overloaded) for result in burst)
-    assert any(isinstance(result, BatchAnswer) for result in burst)
-    assert took_s < 1.0 + 0.5
-    assert last == 5
+    async def story() -> tuple[list[Any], list[tuple[Any, float]], Any]:
+        alone = [await timed(value) for value in range(6)]
+        burst = list(await asyncio.gather(*(timed(value) for value in range(64))))
+        await asyncio.sleep(0.1)
+        return [result for result, _ in alone], burst, (await timed(5))[0]
+
+    alone, burst, last = asyncio.run(story())
+    assert [value_of(answer) for answer in alone] == list(range(6))
+    # BentoML's dispatcher finds some of them late only when they are.
+    allowed = {BatchAnswer, Overloaded} | ({TimeoutError} if kind == "bentoml" else set())
+    assert {type(result) for result, _ in burst} <= allowed
+    answered = [took_s for result, took_s in burst if isinstance(result, BatchAnswer)]
+    assert answered
+    assert max(answered) <= limit_s
+    assert value_of(last) == 5
+
+
+# --- BentoML's dispatcher -------------------------------------------------------------------------------------------
+
+
+def test_what_bentoml_drops_is_overload() -> None:
+    engine = FakeEngine(delay_s=0.1)
+    queue = batcher(engine, "bentoml", max_batch=1, deadline_s=0.15)
+
+    async def story() -> list[Any]:
+        return await gathered(*(submit(queue, value, FAR_S) for value in range(8)))
+
+    results = asyncio.run(story())
+    assert {type(result) for result in results} == {BatchAnswer, Overloaded}
+    assert sum(engine.sizes) == sum(isinstance(result, BatchAnswer) for result in results)
+
+
+def test_bentoml_is_imported_only_where_it_is_chosen() -> None:
+    assert "CorkDispatcher" not in vars(bentoml_batching)
