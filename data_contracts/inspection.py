@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from data_contracts.base import Contract, Sha256, WidthHeight
 from data_contracts.detections import Detection, Verdict
 from data_contracts.release import CandidateMode
+from data_contracts.tuning import Tuning
 
 
 class ReleaseRef(Contract):
@@ -17,12 +20,35 @@ class ReleaseRef(Contract):
     version: str
 
 
-class JsonPicture(BaseModel):
-    """JSON body of an inspection request."""
+class JsonFrame(BaseModel):
+    """A raw frame in JSON: uint8 samples, row by row, channels of a pixel together."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    image: str = Field(min_length=1, description="The picture in base64, with or without a data URL in front.")
+    shape: tuple[int, ...] = Field(
+        min_length=2, max_length=3, description="Height, width and channels; without channels for grey."
+    )
+    order: Literal["rgb", "bgr", "gray"] = Field(description="What the channels are.")
+    data: str = Field(description="The samples in base64.")
+
+
+BASE64 = "A picture file in base64, with or without a data URL in front, or a raw frame."
+
+
+class JsonPicture(BaseModel):
+    """JSON body with one picture."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    image: str | JsonFrame = Field(description=BASE64)
+
+
+class JsonPictures(BaseModel):
+    """JSON body with several pictures; it is answered by a list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    images: tuple[str | JsonFrame, ...] = Field(min_length=1, description=BASE64)
 
 
 class Inspection(Contract):
@@ -52,8 +78,10 @@ class ReleaseStatus(Contract):
     refused: dict[Sha256, str]
     provider: str | None
     precision: str | None
-    threads: int
-    max_batch: int
+    threads: int = Field(description="Per engine call; the CPUs of this worker while nothing is active.")
+    streams: int = Field(default=1, description="Engine calls at once.")
+    max_batch: int = Field(description="Most pictures in one engine call, as measured to pay on this host.")
+    tuning: Tuning | None = Field(default=None, description="How the engine was chosen on this host.")
     degraded: tuple[str, ...] = Field(description="What is not as wished although it answers.")
     fingerprint: str
 
@@ -66,3 +94,15 @@ class ProblemDetails(BaseModel):
     status: int
     detail: str
     request_id: str
+
+
+class PictureProblem(ProblemDetails):
+    """Why one picture of several has no inspection: the answer that it would have got alone."""
+
+    index: int = Field(ge=0, description="Position of the picture in the request.")
+
+
+class InspectionList(Contract):
+    """Answer to several pictures, in their order; a problem stands in the place of a picture without an inspection."""
+
+    inspections: tuple[Inspection | PictureProblem, ...]

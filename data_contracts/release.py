@@ -59,6 +59,8 @@ class LoadedRelease(Contract):
     load_s: Seconds
     provider: str
     precision: str
+    threads: int = Field(default=1, ge=1, description="Per engine call.")
+    streams: int = Field(default=1, ge=1, description="Engine calls at once.")
 
 
 class WorkerReport(Contract):
@@ -73,7 +75,7 @@ class WorkerReport(Contract):
     loaded: tuple[LoadedRelease, ...] = ()
     refused: dict[Sha256, str] = Field(default_factory=dict, description="Digests that failed here, with the reason.")
     rss_bytes: int = Field(default=0, ge=0)
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, description="CPUs of this worker: the quota shared by all workers.")
     fingerprint: str = Field(description="Of the serving code and configuration that this process runs.")
 
 

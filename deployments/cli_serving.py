@@ -30,13 +30,16 @@ def register(app: typer.Typer) -> None:
 
 
 def inspect_pictures(
-    images: Annotated[list[Path], typer.Argument(help="Picture files.")],
+    images: Annotated[list[Path], typer.Argument(help="Picture files, or folders of them.")],
     url: Annotated[str | None, typer.Option(help="Service that answers; default: this host's.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="Bundle folder that answers instead of a service.")] = None,
     annotate: Annotated[Path | None, typer.Option(help="Folder for drawings with boxes.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Inspect pictures. Exit 0 when every picture was inspected, 1 when one could not be."""
+    """Inspect pictures. Exit 0: every one was inspected; 1: one could not be; 2: nobody answers, or a bad bundle.
+
+    All pictures are reported, those that could not be inspected with the reason; with --json in one list on stdout.
+    """
     from serving.inspect_files import inspect_files
 
     if url is None and bundle is None:
@@ -46,12 +49,13 @@ def inspect_pictures(
         typer.echo(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
     else:
         for result in results:
-            if result.answer is None:
-                typer.echo(f"{result.file}: not inspected: {result.error}", err=True)
-                continue
-            found = ", ".join(f"{d.class_name} {d.score:.2f}" for d in result.answer.detections)
-            typer.echo(f"{result.file}: {result.answer.verdict.value}  {found or 'no defect'}")
-    if any(result.answer is None for result in results):
+            if result.answer is not None:
+                found = ", ".join(f"{d.class_name} {d.score:.2f}" for d in result.answer.detections)
+                typer.echo(f"{result.file}: {result.answer.verdict.value}  {found or 'no defect'}")
+            if result.error is not None:
+                failed = "not inspected" if result.answer is None else "not drawn"
+                typer.echo(f"{result.file}: {failed}: {result.error}", err=True)
+    if any(result.error is not None for result in results):
         raise typer.Exit(1)
 
 
@@ -79,7 +83,8 @@ def status(as_json: AsJson = False) -> None:
         typer.echo(f"release   {active}, generation {found.generation}, previous {(found.previous or 'none')[:12]}")
         engine = f"{found.provider or 'none'} {found.precision or ''}".strip()
         typer.echo(f"engine    {engine}, {found.threads} threads, batches of up to {found.max_batch}")
-        for word in filter(None, [found.reason, *found.degraded]):
+        deferred = found.tuning.deferred if found.tuning else ""
+        for word in filter(None, [found.reason, *found.degraded, deferred]):
             typer.echo(f"note      {word}")
     for name, state in processes.items():
         typer.echo(f"process   {name:<17} {state}")
@@ -134,14 +139,22 @@ def roll_back(reason: Reason = "by hand") -> None:
 
 
 @release_app.command("import")
-def import_bundle(folder: Path) -> None:
-    """Verify a bundle and bring it into this host's store."""
-    from serving.bundle import open_bundle
+def import_bundle(
+    folder: Path,
+    probe: Annotated[
+        Path | None, typer.Option(help="Its probe set; default: ../probes/<digest> beside the folder of bundles.")
+    ] = None,
+) -> None:
+    """Verify a bundle with its probe set and bring both into this host's store."""
+    from serving.importing import import_release
     from serving.store import ReleaseStore
 
     store = ReleaseStore(_host().store)
     store.prepare()
-    typer.echo(store.add_bundle(folder, open_bundle(folder).digest).digest)
+    imported = import_release(store, folder, probe)
+    typer.echo(imported.digest)
+    if imported.note:
+        typer.echo(f"note: {imported.note}", err=True)
 
 
 def _carry_out(kind: str, digest: str | None, reason: str) -> None:

@@ -51,7 +51,7 @@ def retrain(job: TrainingJob, promotion: PromoteConfig) -> State:
     )
     if not report.accepted:
         return Completed(name="Rejected", message="; ".join(check.words for check in report.refusals))
-    version = register_bundle(settings.mlflow_url, bundle.path, evaluation, report)
+    version = register_bundle(settings.mlflow_url, bundle.path, evaluation, report, bundle.probe)
     if not (job.promote and report.promotable):
         return Completed(name="Registered", message=f"version {version.number}: {report.promotion.words}")
     promote(version.name, version.number, report.promotion.words, promotion)

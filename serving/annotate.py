@@ -1,8 +1,9 @@
 """A picture with its boxes drawn, for people: legible on 64 and on 4000 pixels.
 
 Small pictures are enlarged in whole steps first, and the verdict stands on a strip above the picture, so that nothing
-of the part is hidden behind it. Labels lie within the picture. A class name with characters that the font lacks is
-shown as its class id, not as question marks.
+of the part is hidden behind it. Labels lie within the picture and never on each other: in a crowd the boxes of the
+lowest scores go without, and the strip says how many. A class name with characters that the font lacks is shown as its
+class id, not as question marks.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ LARGEST_PX = 4096
 MIN_FONT_PX, MAX_FONT_PX = 13, 96
 FONT_SHARE = 0.025
 """Size of the letters as a share of the picture's size, the root of its area."""
+LINES_OFF = 3
+"""How many lines away from its box a label may stand where there is no room at it."""
 JPEG_QUALITY = 92
 
 Box = tuple[int, int, int, int]
@@ -57,8 +60,8 @@ def draw_detections(image_rgb: Image, records: Sequence[Detection], verdict: Ver
         _draw_box(canvas, box, class_colour(record.class_id), style.line_px)
     taken: list[Box] = []
     for record, box in placed:  # the best label first: it gets the best place
-        taken.append(_draw_label(canvas, record, box, style, taken))
-    return np.vstack([_banner(wh[0], verdict, len(records), style), canvas])
+        taken += _draw_label(canvas, record, box, style, taken)
+    return np.vstack([_banner(wh[0], _banner_text(verdict, len(records), len(taken)), verdict, style), canvas])
 
 
 def encode_image(image_rgb: Image, kind: Literal["png", "jpeg"]) -> bytes:
@@ -136,34 +139,38 @@ def _frame(canvas: Image, outer: Box, inset: int, thickness: int, ink: Colour) -
     canvas[top:bottom, max(left, right - thickness) : right] = ink
 
 
-def _draw_label(canvas: Image, record: Detection, box: Box, style: _Style, taken: list[Box]) -> Box:
-    """Draw one label; the place that it took."""
+def _draw_label(canvas: Image, record: Detection, box: Box, style: _Style, taken: list[Box]) -> list[Box]:
+    """Draw one label; the place that it took, none where it found no free one."""
     wh = canvas.shape[1], canvas.shape[0]
     text, font_px = fit_text(label_text(record), style.font_px, MIN_FONT_PX, wh[0] - 2 * style.pad_px)
     label_wh = text_width(text, font_px) + 2 * style.pad_px, line_height(font_px) + style.pad_px
     place = _free_place(box, label_wh, wh, style.line_px, taken)
+    if place is None:
+        return []
     colour = class_colour(record.class_id)
     canvas[place[1] : place[3], place[0] : place[2]] = colour
     origin = place[0] + style.pad_px, place[1] + style.pad_px // 2
     draw_text(canvas, origin, text, font_px, ink_on(colour))
-    return place
+    return [place]
 
 
-def _free_place(box: Box, label_wh: tuple[int, int], wh: tuple[int, int], line_px: int, taken: list[Box]) -> Box:
-    """Above the box, below it, or inside it: the first place within the picture that covers no earlier label.
+def _free_place(box: Box, label_wh: tuple[int, int], wh: tuple[int, int], line_px: int, taken: list[Box]) -> Box | None:
+    """Above the box, below it, inside it, or a few lines off: the first place that covers no earlier label.
 
     A place that also leaves the box free goes before one that does not: under it may lie the defect.
     """
     left, top, right, bottom = box
-    tops = (top - line_px - label_wh[1], bottom + line_px + 1, top, bottom - label_wh[1])
+    above, below, line = top - line_px - label_wh[1], bottom + line_px + 1, label_wh[1]
+    off = [start for lines in range(1, LINES_OFF + 1) for start in (above - lines * line, below + lines * line)]
+    tops = (above, below, top, bottom - line, *off)
     lefts = (left - line_px, right + line_px + 1 - label_wh[0])
     places = [
         (x, y, x + label_wh[0], y + label_wh[1])
         for y in (_clamp(top, wh[1] - label_wh[1]) for top in tops)
         for x in (_clamp(left, wh[0] - label_wh[0]) for left in lefts)
     ]
-    legible = [place for place in places if not any(_overlap(place, other) for other in taken)] or places
-    return next((place for place in legible if not _overlap(place, box)), legible[0])
+    legible = [place for place in places if not any(_overlap(place, other) for other in taken)]
+    return next((place for place in legible if not _overlap(place, box)), next(iter(legible), None))
 
 
 def _clamp(start: int, last: int) -> int:
@@ -180,8 +187,14 @@ def ink_on(colour: Colour) -> Colour:
     return _BLACK if 0.299 * red + 0.587 * green + 0.114 * blue > 128 else _WHITE
 
 
-def _banner(width: int, verdict: Verdict, boxes: int, style: _Style) -> Image:
-    text = f"{verdict}  {boxes} {'box' if boxes == 1 else 'boxes'}" if boxes else str(verdict)
+def _banner_text(verdict: Verdict, boxes: int, labels: int) -> str:
+    if not boxes:
+        return str(verdict)
+    words = f"{verdict}  {boxes} {'box' if boxes == 1 else 'boxes'}"
+    return words if labels == boxes else f"{words}, {boxes - labels} without label"
+
+
+def _banner(width: int, text: str, verdict: Verdict, style: _Style) -> Image:
     text, font_px = fit_text(text, style.font_px, MIN_FONT_PX, width - 2 * style.pad_px)
     strip = np.full((line_height(font_px) + 2 * style.pad_px, width, 3), VERDICT_COLOURS[verdict], np.uint8)
     draw_text(strip, (style.pad_px * 2, style.pad_px), text, font_px, _WHITE)

@@ -53,8 +53,8 @@ def open_bundle(path: Path, expected_digest: str | None = None) -> Bundle:
     if path.is_symlink() or not path.is_dir():
         raise BundleError(Problem(str(path), "a bundle folder", "no folder", "Name the folder that holds bundle.json."))
     manifest = _read_manifest(path)
-    problems = _check_digest(path, manifest.digest, expected_digest)
-    files, unfit = _walk(path)
+    problems = check_digest(path, manifest.digest, expected_digest)
+    files, unfit = walk_files(path)
     problems += unfit + _check_files(path, files, manifest)
     problems += _check_attestations(path, files, manifest.digest)
     raise_if_any(BundleError, problems)
@@ -86,35 +86,36 @@ def problems_of(subject: str, error: ValidationError, action: str) -> list[Probl
 
 
 def _read_manifest(path: Path) -> BundleManifest:
-    return _read_json(path, MANIFEST_FILE, BundleManifest)
+    return read_json(path, MANIFEST_FILE, BundleManifest)
 
 
-def _read_json(path: Path, name: str, model: type[Model]) -> Model:
-    """One checked JSON file of the bundle. Raises BundleError."""
+def read_json(path: Path, name: str, model: type[Model], max_bytes: int = MAX_MANIFEST_BYTES) -> Model:
+    """One checked JSON file of a folder of ours. Raises BundleError."""
     file = path / name
     try:
         info = file.lstat()
     except OSError:
         raise BundleError(Problem(name, "a file", "nothing", _FETCH_AGAIN)) from None
-    if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_MANIFEST_BYTES:
+    if not stat.S_ISREG(info.st_mode) or info.st_size > max_bytes:
         got = f"{info.st_size} bytes" if stat.S_ISREG(info.st_mode) else "something else"
-        raise BundleError(Problem(name, f"a regular file of at most {MAX_MANIFEST_BYTES} bytes", got, _FETCH_AGAIN))
+        raise BundleError(Problem(name, f"a regular file of at most {max_bytes} bytes", got, _FETCH_AGAIN))
     try:
         return model.model_validate_json(file.read_bytes())
     except ValidationError as error:
         raise BundleError(*problems_of(name, error, _FETCH_AGAIN)) from None
 
 
-def _check_digest(path: Path, digest: str, expected: str | None) -> list[Problem]:
+def check_digest(path: Path, digest: str, expected: str | None, name: str = MANIFEST_FILE) -> list[Problem]:
+    """The digest of the content must be the one that the caller and the folder's name expect."""
     wanted = {"the caller": expected, "the folder's name": path.name if _DIGEST_NAME.fullmatch(path.name) else None}
     return [
-        Problem(f"{MANIFEST_FILE}: digest", f"{want} by {who}", digest, _FETCH_AGAIN)
+        Problem(f"{name}: digest", f"{want} by {who}", digest, _FETCH_AGAIN)
         for who, want in wanted.items()
         if want is not None and want != digest
     ]
 
 
-def _walk(path: Path) -> tuple[set[str], list[Problem]]:
+def walk_files(path: Path) -> tuple[set[str], list[Problem]]:
     """Names of all regular files below the folder, and what is there that is neither file nor folder."""
     files, problems = set(), []
     for entry in sorted(path.rglob("*")):
@@ -142,11 +143,12 @@ def _check_files(path: Path, found: set[str], manifest: BundleManifest) -> list[
         if name not in found:
             problems.append(Problem(name, "a file that the manifest lists", "nothing", _FETCH_AGAIN))
         else:
-            problems += _check_file(path / name, name, entry)
+            problems += check_file(path / name, name, entry)
     return problems
 
 
-def _check_file(file: Path, name: str, entry: FileEntry) -> list[Problem]:
+def check_file(file: Path, name: str, entry: FileEntry) -> list[Problem]:
+    """Size and SHA-256 of one file that is there."""
     size = file.stat().st_size
     if size > MAX_FILE_BYTES:
         return [Problem(name, f"at most {MAX_FILE_BYTES} bytes", f"{size} bytes", "Use a smaller model.")]
@@ -167,7 +169,7 @@ def _check_attestations(path: Path, found: set[str], digest: str) -> list[Proble
     problems: list[Problem] = []
     for name in sorted(filter(_is_attestation, found)):
         try:
-            attestation = _read_json(path, name, Attestation)
+            attestation = read_json(path, name, Attestation)
         except BundleError as error:
             problems += [problem for problem in error.problems if isinstance(problem, Problem)]
         else:
@@ -178,7 +180,7 @@ def _check_attestations(path: Path, found: set[str], digest: str) -> list[Proble
 
 def _read_golden(path: Path, manifest: BundleManifest) -> GoldenSet:
     """golden.json, agreeing with the class list, the verdict rule's floor and the listed files."""
-    golden = _read_json(path, GOLDEN_FILE, GoldenSet)
+    golden = read_json(path, GOLDEN_FILE, GoldenSet)
     names = manifest.model.class_names
     problems = []
     for picture in golden.pictures:

@@ -42,9 +42,10 @@ class InspectionHost:
         """Open the store and begin to converge to the desired release."""
         self.settings, self.metrics = settings, metrics
         self.limits = ImageLimits(settings.max_bytes, settings.max_pixels, settings.min_side_px)
-        threads = settings.threads or threads_from_quota(settings.service_workers)
+        # Whatever the engine takes: pictures are decoded and letterboxed on all CPUs that this worker has.
+        cpus = threads_from_quota(settings.service_workers)
         # Two at least: one large picture must not hold up all others.
-        self._pool = ThreadPoolExecutor(max(2, threads), thread_name_prefix="picture")
+        self._pool = ThreadPoolExecutor(max(2, cpus), thread_name_prefix="picture")
         store = ReleaseStore(settings.store)
         store.prepare()
         forget_dead_workers()
@@ -52,10 +53,10 @@ class InspectionHost:
             store,
             settings,
             metrics,
-            partial(load_resident, store, settings, threads, metrics),
+            partial(load_resident, store, settings, cpus, metrics),
             worker_id=worker_id,
             fingerprint=serving_fingerprint(settings),
-            threads=threads,
+            threads=cpus,
             on_beat=self._end_without_parent,
         )
         self.releases.start()

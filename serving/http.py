@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
+import random
 import re
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from data_contracts.errors import NotReady, Overloaded
-from data_contracts.inspection import Inspection, JsonPicture, ProblemDetails, ReleaseStatus
+from data_contracts.inspection import Inspection, InspectionList, PictureProblem, ProblemDetails, ReleaseStatus
+from serving.api_docs import FRAME_PARAMETER, ONE_PICTURE, PICTURES, PROBLEMS
 from serving.api_page import DESCRIPTION, add_api_page
 from serving.host import InspectionHost
-from serving.inspecting import Trace, annotate, inspect_request
-from serving.problems import CLIENT_GONE, PROBLEM_TYPE, problem_response, response_for
+from serving.inspecting import Inspected, Item, annotate, inspect_request
+from serving.problems import CLIENT_GONE, extra_headers, problem_of, problem_response, response_for
+from serving.trace import Trace
 
 _SANE_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,63}")
-_BINARY = {"type": "string", "format": "binary"}
-
-PICTURE_BODY = {
-    "required": True,
-    "description": "One JPEG, PNG, BMP, WebP or TIFF picture: as it is (any or no content type), as the first file of "
-    "a form, or in base64 in JSON.",
-    "content": {
-        "image/*": {"schema": _BINARY},
-        "application/octet-stream": {"schema": _BINARY},
-        "multipart/form-data": {
-            "schema": {"type": "object", "required": ["image"], "properties": {"image": _BINARY}},
-        },
-        "application/json": {"schema": JsonPicture.model_json_schema()},
-    },
-}
-"""OpenAPI request body of both inspection routes."""
-
-_REASONS = {
-    400: "No picture, or malformed JSON, base64 or form.",
-    408: "The body did not arrive in time.",
-    413: "Body or picture over the limit.",
-    415: "Not a picture that can be read.",
-    422: "A damaged picture.",
-    500: "The service failed; its log names the reason under the request id.",
-    503: "Not ready or overloaded; `Retry-After` says when to come back.",
-    504: "The deadline passed.",
-}
-_PROBLEM_SCHEMA = {PROBLEM_TYPE: {"schema": ProblemDetails.model_json_schema()}}
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"description": reason, "content": _PROBLEM_SCHEMA} for status, reason in _REASONS.items()
-}
-
 Handler = Callable[[Request, Trace], Awaitable[Response]]
 
 
@@ -67,37 +36,48 @@ def make_app(host: InspectionHost, start: Callable[[], None] | None = None) -> F
 
     # FastAPI's own pages load their assets from the internet.
     app = FastAPI(
-        title="Passline inspection", description=DESCRIPTION, docs_url=None, redoc_url=None, lifespan=lifespan
+        title="Passline inspection",
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
     )
     _add_inspection(app, host)
     _add_status(app, host)
     add_api_page(app)
     app.add_exception_handler(HTTPException, _http_problem)
+    app.add_exception_handler(Exception, _unknown_problem)
     return app
 
 
 def _add_inspection(app: FastAPI, host: InspectionHost) -> None:
     async def inspect(request: Request, trace: Trace) -> Response:
-        inspection = (await inspect_request(host, request, trace)).inspection
-        return Response(inspection.model_dump_json(), media_type="application/json", headers=_about(inspection))
+        answer = await inspect_request(host, request, trace, several=True)
+        return _inspected(answer.inspection) if isinstance(answer, Inspected) else _listed(host, answer)
 
     async def inspect_annotated(request: Request, trace: Trace) -> Response:
         kind = _wanted_kind(request.headers.get("accept", ""))
-        inspected = await inspect_request(host, request, trace)
+        inspected = await inspect_request(host, request, trace, several=False)
+        assert isinstance(inspected, Inspected)  # noqa: S101  (a list was refused)
         with trace.stage("annotate"):
             picture = await host.in_pool(lambda: annotate(host, inspected, kind))
         return Response(picture, media_type=f"image/{kind}", headers=_about(inspected.inspection))
 
     @app.post(
         "/v1/inspect",
-        summary="Inspect one picture",
-        response_model=Inspection,
+        summary="Inspect one picture, or several",
+        response_model=Inspection | InspectionList,
         responses=PROBLEMS,
-        openapi_extra={"requestBody": PICTURE_BODY},
+        openapi_extra={"requestBody": PICTURES, "parameters": [FRAME_PARAMETER]},
         tags=["Inspection"],
     )
     async def _inspect(request: Request) -> Response:
-        """Verdict and boxes, in pixels of the displayed picture."""
+        """Verdict and boxes, in pixels of the displayed picture.
+
+        Several pictures are answered by a list in their order, with status 200: a picture that cannot be inspected has
+        a problem with its status in its place, and takes nothing from its neighbours.
+        """
         return await _answer(host, request, "/v1/inspect", inspect)
 
     @app.post(
@@ -108,12 +88,34 @@ def _add_inspection(app: FastAPI, host: InspectionHost) -> None:
             200: {"description": "The picture with boxes.", "content": {"image/png": {}, "image/jpeg": {}}},
             **PROBLEMS,
         },
-        openapi_extra={"requestBody": PICTURE_BODY},
+        openapi_extra={"requestBody": ONE_PICTURE, "parameters": [FRAME_PARAMETER]},
         tags=["Inspection"],
     )
     async def _inspect_annotated(request: Request) -> Response:
         """PNG, or JPEG where `Accept` prefers it. The verdict is in `X-Passline-Verdict`."""
         return await _answer(host, request, "/v1/inspect/annotated", inspect_annotated)
+
+
+def _inspected(inspection: Inspection) -> Response:
+    return Response(inspection.model_dump_json(), media_type="application/json", headers=_about(inspection))
+
+
+def _listed(host: InspectionHost, items: tuple[Item, ...]) -> Response:
+    """Status 200 whatever the items are; the longest Retry-After of them is the answer's."""
+    listed: list[Inspection | PictureProblem] = []
+    waits = []
+    for index, item in enumerate(items):
+        _observe(host, item.trace)
+        if isinstance(item.outcome, Inspection):
+            listed.append(item.outcome)
+            continue
+        problem = problem_of(item.outcome, item.trace.request_id)
+        listed.append(PictureProblem(index=index, **problem.model_dump()))
+        waits += [int(seconds) for seconds in extra_headers(item.outcome).values() if seconds.isdecimal()]
+        _count_overload(host, item.outcome)
+    headers = {**_release_headers(host), **({"Retry-After": str(max(waits))} if waits else {})}
+    content = InspectionList(inspections=tuple(listed)).model_dump_json()
+    return Response(content, media_type="application/json", headers=headers)
 
 
 def _add_status(app: FastAPI, host: InspectionHost) -> None:
@@ -141,20 +143,24 @@ async def _answer(host: InspectionHost, request: Request, route: str, handler: H
         response = await handler(request, trace)
     except Exception as error:  # noqa: BLE001  (the one mapping of errors to answers; unknown ones are logged there)
         response = response_for(error, trace.request_id, _release_headers(host))
-        if isinstance(error, Overloaded):
-            host.metrics.overloaded.inc()
+        _count_overload(host, error)
     response.headers["X-Request-Id"] = trace.request_id
     response.headers["Server-Timing"] = ", ".join(f"{name};dur={ms}" for name, ms in trace.milliseconds().items())
-    _count(host, route, response, trace)
-    return response
-
-
-def _count(host: InspectionHost, route: str, response: Response, trace: Trace) -> None:
     verdict = response.headers.get("X-Passline-Verdict", "")
     host.metrics.requests.labels(route, str(response.status_code), verdict).inc()
     if response.status_code != CLIENT_GONE:
-        for name, seconds in trace.stages.items():
-            host.metrics.stage_seconds.labels(name).observe(seconds)
+        _observe(host, trace)
+    return response
+
+
+def _observe(host: InspectionHost, trace: Trace) -> None:
+    for name, seconds in trace.stages.items():
+        host.metrics.stage_seconds.labels(name).observe(seconds)
+
+
+def _count_overload(host: InspectionHost, error: Exception) -> None:
+    if isinstance(error, Overloaded):
+        host.metrics.overloaded.inc()
 
 
 def _about(inspection: Inspection) -> dict[str, str]:
@@ -177,7 +183,7 @@ def _release_headers(host: InspectionHost) -> dict[str, str]:
 def _request_id(request: Request) -> str:
     """The client's id where it is sane, so that both sides' logs can be joined; else a new one."""
     given = request.headers.get("x-request-id", "")
-    return given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
+    return given if _SANE_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
 
 
 def _wanted_kind(accept: str) -> str:
@@ -198,6 +204,12 @@ def _wanted_kind(accept: str) -> str:
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  (registered for this kind)
+    problem = ProblemDetails(
+        title=error.detail, status=error.status_code, detail=error.detail, request_id=_request_id(request)
+    )
+    return problem_response(problem, {**(error.headers or {}), "X-Request-Id": problem.request_id})
+
+
+async def _unknown_problem(request: Request, error: Exception) -> Response:
     request_id = _request_id(request)
-    headers = {**(error.headers or {}), "X-Request-Id": request_id}
-    return problem_response(error.status_code, error.detail, error.detail, request_id, headers)
+    return response_for(error, request_id, {"X-Request-Id": request_id})

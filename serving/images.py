@@ -4,12 +4,13 @@ One reader for the whole project: OpenCV, called the way the trainer calls it. J
 8-bit RGB in displayed orientation. The rules, all of them the trainer's:
 
 - EXIF orientation is applied (JPEG, PNG, WebP, TIFF). A raw ImageMagick profile inside a PNG is not EXIF: ignored.
-- Alpha is dropped, not composited: hidden pixels show the colour that they carry.
+- Alpha is dropped, not composited: hidden pixels show the colour that they carry. Transparent TIFFs are refused.
 - 16-bit samples keep their high byte. A camera's 12 bits in a 16-bit file come out dark, here as in training.
 - Grey is repeated into three channels; palettes, 1-bit and CMYK are converted to colours.
 
-A file with several pages or frames is refused, because choosing one would be a guess. The exception is a JPEG with more
-pictures behind the first (MPO, motion photo): every reader shows the first.
+What the decoder would get wrong without a word is refused: signed samples, 16-bit samples where white is zero, Lab
+colours, unusual colour masks. A file with several pages or frames is refused, because choosing one would be a guess.
+The exception is a JPEG with more pictures behind the first (MPO, motion photo): every reader shows the first.
 
 Known limit: a JPEG whose end is missing is refused, but one that was cut and then given an end marker is not. The
 decoder fills the missing part with grey and tells nobody.
@@ -34,7 +35,8 @@ from data_contracts.errors import (
     UndecodableImage,
     UnsupportedImage,
 )
-from serving.image_headers import ImageHeader, name_other_kind, read_header
+from serving.image_headers import name_other_kind, read_header
+from serving.image_kinds import ImageHeader
 
 Image = npt.NDArray[np.uint8]
 """uint8 (height, width, 3), RGB, displayed orientation, contiguous."""
@@ -93,7 +95,14 @@ def _check_header(data: bytes, limits: ImageLimits) -> ImageHeader:
         raise UnsupportedImage(Problem("picture kind", READABLE, name_other_kind(data), "Convert it first."))
     if header.wh is None:
         raise _damaged(header, "the header names no valid width and height")
-    width, height = header.wh
+    check_size(header.wh, limits)
+    _check_samples(header)
+    return header
+
+
+def check_size(wh: tuple[int, int], limits: ImageLimits) -> None:
+    """Raise ImageTooLarge or ImageTooSmall for a picture that its header says to be `wh` pixels."""
+    width, height = wh
     if width * height > limits.max_pixels:
         expected = f"at most {limits.max_pixels} pixels"
         got = f"{width} x {height} = {width * height} pixels by its header"
@@ -103,19 +112,14 @@ def _check_header(data: bytes, limits: ImageLimits) -> ImageHeader:
         raise ImageTooSmall(
             Problem("picture size", f"sides of at least {limits.min_side_px} pixels", got, "Send a larger picture.")
         )
-    _check_samples(header)
-    return header
 
 
 def _check_samples(header: ImageHeader) -> None:
-    if header.pictures > 1:
-        raise UnsupportedImage(
-            Problem(f"{header.kind} file", "one picture", "several pages or frames", "Send one picture per file.")
-        )
-    if header.floating:
-        raise UnsupportedImage(
-            Problem(f"{header.kind} file", "8 or 16 bits per sample", "floating-point samples", "Convert it first.")
-        )
+    if header.unreadable:
+        expected = "one picture with 8 or 16 bits per sample"
+        raise UnsupportedImage(Problem(f"{header.kind} file", expected, header.unreadable, "Convert it first."))
+    if header.damaged:
+        raise _damaged(header, header.damaged)
 
 
 def _decode(data: bytes) -> Image | None:
@@ -131,11 +135,14 @@ def _decode_tiff(data: bytes) -> Image | None:
     if not read or pages[0].ndim != 3:
         return _decode(data)
     page = pages[0]
-    if page.dtype == np.uint16:
-        page = (page >> 8).astype(np.uint8)
-    if page.dtype != np.uint8 or page.shape[2] < 3:
+    if page.dtype not in (np.uint8, np.uint16) or page.shape[2] < 3:
         got = f"{page.shape[2]} channels of {page.dtype}"
         raise UnsupportedImage(Problem("tiff file", "grey or colour with 8 or 16 bits", got, "Convert it first."))
+    if page.shape[2] == 4 and page[..., 3].min() < np.iinfo(page.dtype).max:
+        # The decoder has multiplied the colours with it, or the file's writer has: nobody can tell which they were.
+        raise UnsupportedImage(Problem("tiff file", "opaque pixels", "transparent ones", "Convert it first."))
+    if page.dtype == np.uint16:
+        page = (page >> 8).astype(np.uint8)
     return np.ascontiguousarray(page[..., 2::-1])
 
 

@@ -1,12 +1,13 @@
 """`passline inspect IMAGE...`: picture files in, one line of answer per file out.
 
 A service answers (`url`), or a bundle on this disk does (`bundle`). A file that cannot be inspected is reported under
-its name, and the others go on.
+its name, and the others go on. A folder stands for the picture files in it, in the order of their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -22,11 +23,14 @@ from serving.bundle import open_bundle
 from serving.cpus import threads_from_quota
 from serving.detector import check_golden, open_detector
 from serving.engines import EngineOptions
-from serving.images import ImageLimits, decode_image, read_image
+from serving.images import ImageLimits, decode_image
 from serving.settings import HostSettings
 from serving.verdict import judge, score_floor
 
 TIMEOUT_S = 60.0
+PICTURE_NAMES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"))
+"""What counts in a folder. A file that is named itself counts whatever its name is."""
+MOST_BYTES = 2**30
 
 
 class FileAnswer(Contract):
@@ -39,7 +43,7 @@ class FileAnswer(Contract):
 
 
 class FileInspection(Contract):
-    """One file: an answer, or the error that stands in its place."""
+    """One file: an answer, or the error that stands in its place, or both where only the drawing failed."""
 
     file: str
     answer: FileAnswer | None = None
@@ -55,14 +59,23 @@ def inspect_files(
 ) -> list[FileInspection]:
     """Inspect each file, in order. With `annotate_dir`, a drawing of each is written there.
 
-    Raises InvalidInput unless exactly one of `url` and `bundle` is given, and BundleError for a bad bundle.
+    Raises InvalidInput unless exactly one of `url` and `bundle` is given, BundleError for a bad bundle and
+    OutsideSystemError when nobody answers at `url`.
     """
     if (url is None) == (bundle is None):
         got = "both" if url else "neither"
         raise InvalidInput(Problem("inspect", "a service's URL or a bundle folder", got, "Give one of the two."))
     taken: set[Path] = set()
     with _open_inspector(url, bundle) as inspect:
-        return [_inspect_file(path, inspect, annotate_dir, taken) for path in paths]
+        return [_inspect_file(path, inspect, annotate_dir, taken) for path in _files(paths)]
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files to inspect; a folder without any stays, to be reported."""
+    for path in paths:
+        inside = sorted(path.iterdir()) if path.is_dir() else []
+        pictures = [one for one in inside if one.suffix.lower() in PICTURE_NAMES and not one.name.startswith(".")]
+        yield from pictures or (path,)
 
 
 def _open_inspector(url: str | None, bundle: Path | None) -> AbstractContextManager[Inspector]:
@@ -72,14 +85,32 @@ def _open_inspector(url: str | None, bundle: Path | None) -> AbstractContextMana
 
 
 def _inspect_file(path: Path, inspect: Inspector, annotate_dir: Path | None, taken: set[Path]) -> FileInspection:
+    name, answer, annotated = _shown(path), None, None
     try:
-        answer = inspect(path.read_bytes())
-        annotated = _annotate(path, answer, annotate_dir, taken) if annotate_dir else None
+        data = _read(path)
+        answer = inspect(data)
+        annotated = _annotate(path, data, answer, annotate_dir, taken) if annotate_dir else None
     except OSError as error:
-        return FileInspection(file=str(path), error=error.strerror or str(error))
+        reason = f"{error.strerror}: {_shown(error.filename)}" if error.filename else str(error)
+        return FileInspection(file=name, answer=answer, error=reason)
     except PasslineError as error:
-        return FileInspection(file=str(path), error=str(error))
-    return FileInspection(file=str(path), answer=answer, annotated=annotated and str(annotated))
+        return FileInspection(file=name, answer=answer, error=str(error))
+    return FileInspection(file=name, answer=answer, annotated=annotated and _shown(annotated))
+
+
+def _shown(path: Path | str) -> str:
+    """A name as it can be printed: not every file name is text."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _read(path: Path) -> bytes:
+    if path.is_dir():
+        raise InvalidInput(Problem("folder", "picture files in it", "none", "Name a picture."))
+    if path.exists() and not path.is_file():
+        raise InvalidInput(Problem("file", "a plain file", "something else", "Name a picture."))
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise InvalidInput(Problem("file", f"at most {MOST_BYTES} bytes", f"{size}", "Is it a picture?"))
+    return path.read_bytes()
 
 
 def _limits() -> ImageLimits:
@@ -113,10 +144,17 @@ class _ServiceInspector:
     """Posts each picture as it is to `/v1/inspect`."""
 
     def __init__(self, url: str) -> None:
-        self._url = f"{url.rstrip('/')}/v1/inspect"
+        self._base = url.rstrip("/")
+        self._url = f"{self._base}/v1/inspect"
         self._client = httpx.Client(timeout=TIMEOUT_S)
 
     def __enter__(self) -> Inspector:
+        """Said once for all pictures: nobody answers."""
+        try:
+            self._client.get(f"{self._base}/livez")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            self._client.close()
+            raise self._no_answer(error) from error
         return self._inspect
 
     def __exit__(self, *exception: object) -> None:
@@ -127,9 +165,12 @@ class _ServiceInspector:
         try:
             response = self._client.post(self._url, content=data, headers=headers)
         except httpx.HTTPError as error:
-            action = "Is the service up? See `passline status`."
-            raise OutsideSystemError(Problem(self._url, "an answer", str(error) or repr(error), action)) from error
+            raise self._no_answer(error) from error
         return _answer_of(response, self._url)
+
+    def _no_answer(self, error: Exception) -> OutsideSystemError:
+        action = "Is the service up? See `passline status`, or inspect with `--bundle`."
+        return OutsideSystemError(Problem(self._base, "an answer of the service", str(error) or repr(error), action))
 
 
 def _answer_of(response: httpx.Response, url: str) -> FileAnswer:
@@ -147,10 +188,10 @@ def _answer_of(response: httpx.Response, url: str) -> FileAnswer:
     )
 
 
-def _annotate(path: Path, answer: FileAnswer, folder: Path, taken: set[Path]) -> Path:
+def _annotate(path: Path, data: bytes, answer: FileAnswer, folder: Path, taken: set[Path]) -> Path:
     """Write the drawing as `<stem>-inspected.png`, numbered when two pictures share a stem."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = draw_detections(read_image(path, _limits()), answer.detections, answer.verdict)
+    drawn = draw_detections(decode_image(data, _limits()), answer.detections, answer.verdict)
     number, target = 2, folder / f"{path.stem}-inspected.png"
     while target in taken:
         number, target = number + 1, folder / f"{path.stem}-inspected-{number}.png"

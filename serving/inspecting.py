@@ -3,49 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from time import perf_counter
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
 
+from data_contracts.errors import InvalidInput, Overloaded, Problem
 from data_contracts.inspection import Inspection
 from serving.annotate import draw_detections, encode_image
 from serving.batching import BatchAnswer
-from serving.bodies import picture_of, read_body
+from serving.bodies import BadBody, Body, Sent, SentPictures, pictures_of, read_body
 from serving.detector import Prepared
+from serving.frames import FRAME_HEADER, frame_image
 from serving.host import InspectionHost
-from serving.images import decode_image
-from serving.problems import BodyTimeoutError
+from serving.images import Image, ImageLimits, decode_image
+from serving.problems import BodyTimeoutError, EncodedBodyError, TooManyRequestsError
 from serving.resident import Resident
-from serving.verdict import judge
+from serving.trace import Trace
+from serving.verdict import judge, score_floor
 
-T = TypeVar("T")
-
-
-@dataclass(eq=False)
-class Trace:
-    """Times of one request, in seconds per stage."""
-
-    request_id: str
-    started: float = field(default_factory=perf_counter)
-    stages: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time a stage; it counts also when it fails."""
-        started = perf_counter()
-        try:
-            yield
-        finally:
-            self.stages[name] = perf_counter() - started
-
-    def milliseconds(self) -> dict[str, float]:
-        """Per stage, and `total` since the request arrived."""
-        seconds = {**self.stages, "total": perf_counter() - self.started}
-        return {name: round(value * 1000, 3) for name, value in seconds.items()}
+INLINE_VALUES = 2**16
+"""A model's output of up to so many values is concluded at once: a hop to another thread would cost more than that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,67 +32,33 @@ class Inspected:
     """An answer, with the picture that it is about."""
 
     inspection: Inspection
-    picture: bytes
+    sent: Sent
 
 
-async def inspect_request(host: InspectionHost, request: Request, trace: Trace) -> Inspected:
-    """Read the body and inspect the picture in it. Raises what `problems` knows to answer."""
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One picture of several: its inspection or the error in its place, and its own times."""
+
+    outcome: Inspection | Exception
+    trace: Trace
+
+
+async def inspect_request(
+    host: InspectionHost, request: Request, trace: Trace, *, several: bool
+) -> Inspected | tuple[Item, ...]:
+    """Read the body and inspect what is in it; a body that is a list is answered by a tuple, or not unless `several`.
+
+    Raises what `problems` knows to answer. What goes wrong with one picture of a list stays with that picture.
+    """
     host.releases.serving()  # a body that nobody can inspect need not be read
-    with host.admitted():
-        loop = asyncio.get_running_loop()
-        expires_at = loop.time() + host.settings.deadline_s
+    _check_encoding(request)
+    with ExitStack() as place:
+        _admit(host, place)
+        expires_at = asyncio.get_running_loop().time() + host.settings.deadline_s
         with trace.stage("receive"):
             body = await _receive(host, request)
-        content_type = request.headers.get("content-type", "")
-        work = _inspect(host, body, content_type, trace, expires_at)
-        return await _while_wanted(request, work, expires_at - loop.time())
-
-
-async def _receive(host: InspectionHost, request: Request) -> bytes:
-    declared = request.headers.get("content-length", "")
-    try:
-        async with asyncio.timeout(host.settings.deadline_s):
-            declared_bytes = int(declared) if declared.isdecimal() else None
-            return await read_body(request.stream(), declared_bytes, host.settings.max_bytes)
-    except TimeoutError:
-        raise BodyTimeoutError(f"the body was not received within {host.settings.deadline_s:g} s") from None
-
-
-async def _inspect(host: InspectionHost, body: bytes, content_type: str, trace: Trace, expires_at: float) -> Inspected:
-    # From here on the request belongs to this release, also when another one becomes active meanwhile.
-    resident = host.releases.serving()
-    picture, prepared = await host.in_pool(lambda: _prepare(host, resident, body, content_type, trace))
-    answer = await resident.batcher.submit(prepared.tensor, expires_at=expires_at)
-    trace.stages |= {"queue": answer.queue_s, "infer": answer.infer_s}
-    inspection = await host.in_pool(lambda: _conclude(resident, prepared, answer, trace))
-    return Inspected(inspection, picture)
-
-
-def _prepare(
-    host: InspectionHost, resident: Resident, body: bytes, content_type: str, trace: Trace
-) -> tuple[bytes, Prepared]:
-    with trace.stage("decode"):
-        picture = picture_of(body, content_type)
-        image = decode_image(picture, host.limits)
-    with trace.stage("preprocess"):
-        return picture, resident.detector.prepare(image)
-
-
-def _conclude(resident: Resident, prepared: Prepared, answer: BatchAnswer, trace: Trace) -> Inspection:
-    manifest = resident.bundle.manifest
-    with trace.stage("postprocess"):
-        floor = min(manifest.verdict.thresholds)
-        verdict, found = judge(resident.detector.encode(answer.output, prepared.letterbox, floor), manifest.verdict)
-        records = found.records(manifest.model.class_names)
-    return Inspection(
-        request_id=trace.request_id,
-        verdict=verdict,
-        detections=records,
-        image_wh=prepared.letterbox.image_wh,
-        release=resident.ref,
-        batch_size=answer.batch_size,
-        timings_ms=trace.milliseconds(),
-    )
+        async with _while_client_stays(request):
+            return await _inspect_body(host, body, trace, expires_at, several=several)
 
 
 def annotate(host: InspectionHost, inspected: Inspected, kind: str) -> bytes:
@@ -121,27 +66,144 @@ def annotate(host: InspectionHost, inspected: Inspected, kind: str) -> bytes:
 
     It is decoded once more: keeping the pixels of every waiting request would cost far more than this does.
     """
-    image = decode_image(inspected.picture, host.limits)
+    image = image_of(inspected.sent, host.limits)
     drawn = draw_detections(image, inspected.inspection.detections, inspected.inspection.verdict)
     return encode_image(drawn, "jpeg" if kind == "jpeg" else "png")
 
 
-async def _while_wanted(request: Request, work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """The result of `work`, unless the client goes away or time is up first: then the work is cancelled."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_client_gone(request))
+def image_of(sent: Sent, limits: ImageLimits) -> Image:
+    """RGB pixels of a picture as it was sent."""
+    return frame_image(sent.data, sent.frame, limits) if sent.frame else decode_image(sent.data, limits)
+
+
+def _check_encoding(request: Request) -> None:
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() not in ("", "identity"):
+        action = "Send the picture as it is; it is compressed already."
+        raise EncodedBodyError(Problem("Content-Encoding", "none", repr(encoding[:40]), action))
+
+
+def _admit(host: InspectionHost, place: ExitStack) -> None:
     try:
-        await asyncio.wait({task, gone}, timeout=max(seconds, 0.0), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        if gone.done():
-            raise ClientDisconnect
-        raise TimeoutError("the deadline passed before the answer was ready")
+        place.enter_context(host.admitted())
+    except Overloaded as error:
+        raise TooManyRequestsError(*error.problems, retry_after_s=error.retry_after_s) from None
+
+
+async def _receive(host: InspectionHost, request: Request) -> Body:
+    declared = request.headers.get("content-length", "")
+    try:
+        async with asyncio.timeout(host.settings.deadline_s):
+            declared_bytes = int(declared) if declared.isdecimal() else None
+            data = await read_body(request.stream(), declared_bytes, host.settings.max_bytes)
+    except TimeoutError:
+        raise BodyTimeoutError(f"the body was not received within {host.settings.deadline_s:g} s") from None
+    return Body(data, request.headers.get("content-type", ""), request.headers.get(FRAME_HEADER, ""))
+
+
+async def _inspect_body(
+    host: InspectionHost, body: Body, trace: Trace, expires_at: float, *, several: bool
+) -> Inspected | tuple[Item, ...]:
+    # From here on the request belongs to this release, also when another one becomes active meanwhile.
+    job = _Job(host, host.releases.serving(), trace, expires_at)
+    async with asyncio.timeout_at(expires_at):
+        opened = await host.in_pool(lambda: job.open(body, several=several))
+        if isinstance(opened, _Opened):
+            return await job.answer(opened)
+    tasks = [_Job(host, job.resident, trace.of_picture(index), expires_at) for index in range(len(opened.items))]
+    pairs = zip(tasks, opened.items, strict=True)
+    return tuple(await asyncio.gather(*(task.item(sent) for task, sent in pairs)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    """A picture with its pixels in their place in the model's input."""
+
+    sent: Sent
+    prepared: Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """One picture on its way: the release that answers it, its times, and the loop's time at which it is too late."""
+
+    host: InspectionHost
+    resident: Resident
+    trace: Trace
+    expires_at: float
+
+    def open(self, body: Body, *, several: bool) -> _Opened | SentPictures:
+        """What is in the body; where that is one picture, it is prepared at once. Runs beside the event loop."""
+        with self.trace.stage("decode"):
+            pictures = pictures_of(body, self.host.settings.max_pictures)
+        if pictures.listed and not several:
+            raise BadBody(Problem("body", "one picture", "a list of pictures", "Send one picture per request."))
+        return pictures if pictures.listed else self.prepare(pictures.items[0])
+
+    def prepare(self, sent: Sent | InvalidInput) -> _Opened:
+        """Decode and letterbox. Runs beside the event loop."""
+        if isinstance(sent, InvalidInput):
+            raise sent
+        with self.trace.stage("decode"):
+            image = image_of(sent, self.host.limits)
+        with self.trace.stage("preprocess"):
+            return _Opened(sent, self.resident.detector.prepare(image))
+
+    async def item(self, sent: Sent | InvalidInput) -> Item:
+        """One picture of several, from its bytes; whatever happens stays here."""
+        try:
+            async with asyncio.timeout_at(self.expires_at):
+                opened = await self.host.in_pool(lambda: self.prepare(sent))
+                inspected = await self.answer(opened)
+        except Exception as error:  # noqa: BLE001  (it becomes the answer to this picture)
+            return Item(error, self.trace)
+        return Item(inspected.inspection, self.trace)
+
+    async def answer(self, opened: _Opened) -> Inspected:
+        """Run a prepared picture through the engine, and conclude."""
+        answer = await self.resident.batcher.submit(opened.prepared.tensor, expires_at=self.expires_at)
+        self.trace.stages |= {"queue": answer.queue_s, "infer": answer.infer_s}
+        if answer.output.size <= INLINE_VALUES:
+            return Inspected(self.conclude(opened.prepared, answer), opened.sent)
+        inspection = await self.host.in_pool(lambda: self.conclude(opened.prepared, answer))
+        return Inspected(inspection, opened.sent)
+
+    def conclude(self, prepared: Prepared, answer: BatchAnswer) -> Inspection:
+        """Boxes and verdict from the model's output."""
+        manifest = self.resident.bundle.manifest
+        with self.trace.stage("postprocess"):
+            floor = score_floor(manifest.verdict)
+            detections = self.resident.detector.encode(answer.output, prepared.letterbox, floor)
+            verdict, found = judge(detections, manifest.verdict)
+            records = found.records(manifest.model.class_names)
+        return Inspection(
+            request_id=self.trace.request_id,
+            verdict=verdict,
+            detections=records,
+            image_wh=prepared.letterbox.image_wh,
+            release=self.resident.ref,
+            batch_size=answer.batch_size,
+            timings_ms=self.trace.milliseconds(),
+        )
+
+
+@asynccontextmanager
+async def _while_client_stays(request: Request) -> AsyncIterator[None]:
+    """Cancel the block when the client goes away; ClientDisconnect is raised then."""
+    working, gone = asyncio.current_task(), False
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone = working is not None and working.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if gone and working is not None and working.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
     finally:
-        for unfinished in (task, gone):
-            unfinished.cancel()
-
-
-async def _client_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        watcher.cancel()

@@ -14,6 +14,9 @@ from serving.settings import PREFIX, HostSettings, load_host_settings
 SERVICE = "serving.service:Inspection"
 DRAIN_S = 20
 """Seconds that work in flight gets after a stop signal. BentoML's default is a day."""
+KEEP_ALIVE_S = 75
+"""Seconds that an idle connection stays open. With BentoML's 5 s a line with a slower takt connects for every part, and
+a request that is sent just as its connection closes is lost."""
 
 
 def exec_service() -> NoReturn:
@@ -51,6 +54,7 @@ def serve_command(settings: HostSettings) -> list[str]:
         *("--working-dir", str(Path(__file__).parents[1])),
         *("--host", settings.service_host, "--port", str(settings.service_port)),
         *("--timeout-graceful-shutdown", str(DRAIN_S)),
+        *("--timeout-keep-alive", str(KEEP_ALIVE_S)),
     ]
 
 

@@ -20,7 +20,7 @@ CLASS_OFFSET_PX = 7680
 """Boxes of different classes are moved this far apart, so that one suppression serves all classes."""
 
 SCORE_SLACK = 1e-3
-"""Half-precision engines may answer a hair over 1."""
+"""Half-precision engines may answer a hair over 1 or under 0."""
 
 BLOCK = 128
 """Boxes that are suppressed at a time: large enough to be fast, small enough to stay in the cache."""
@@ -60,8 +60,7 @@ def _raw_candidates(output: Array, score_floor: float) -> Detections:
     """Anchors whose best class reaches the floor, corners in input pixels."""
     scores = output[4:]
     best = scores.max(axis=0)
-    if np.isnan(best).any():
-        raise _impossible("scores between 0 and 1", "scores that are not numbers")
+    _check_scores(best)
     chosen = best >= np.float32(score_floor)
     centre, size = output[:2, chosen].T, output[2:4, chosen].T
     half = size / np.float32(2)
@@ -71,10 +70,11 @@ def _raw_candidates(output: Array, score_floor: float) -> Detections:
 
 def _end_to_end(output: Array, score_floor: float, max_detections: int) -> Detections:
     """Rows that reach the floor; the model has suppressed already."""
-    if np.isnan(output[:, 4]).any():
-        raise _impossible("scores between 0 and 1", "scores that are not numbers")
+    _check_scores(output[:, 4])
     rows = output[output[:, 4] >= np.float32(score_floor)]
     rows = rows[np.argsort(-rows[:, 4], kind="stable")][:max_detections]
+    if not np.isfinite(rows[:, 5]).all():
+        raise _impossible("class ids", "class ids that are not numbers")
     return Detections(rows[:, :4], rows[:, 4], np.rint(rows[:, 5]).astype(np.int64))
 
 
@@ -84,14 +84,14 @@ def _greedy(ranked: Detections, nms: NmsSettings) -> Indices:
     kept = np.empty(0, np.int64)
     for start in range(0, len(boxes), BLOCK):
         block = np.arange(start, min(start + BLOCK, len(boxes)))
-        block = block[~_over_threshold(boxes[kept], boxes[block], nms.iou).any(axis=0)]
-        kept = np.concatenate([kept, block[_stay(_over_threshold(boxes[block], boxes[block], nms.iou))]])
+        block = block[~overlapping(boxes[kept], boxes[block], nms.iou).any(axis=0)]
+        kept = np.concatenate([kept, block[_stay(overlapping(boxes[block], boxes[block], nms.iou))]])
         if len(kept) >= nms.max_detections:
             break
     return kept[: nms.max_detections]
 
 
-def _over_threshold(better: Array, others: Array, iou: float) -> Flags:
+def overlapping(better: Array, others: Array, iou: float) -> Flags:
     """Whether each of `better` (m, 4) overlaps each of `others` (n, 4) by more than `iou`: bool (m, n)."""
     left, top = (np.maximum(better[:, None, axis], others[None, :, axis]) for axis in (0, 1))
     right, bottom = (np.minimum(better[:, None, axis], others[None, :, axis]) for axis in (2, 3))
@@ -120,6 +120,12 @@ def _check_shape(output: Array, spec: ModelSpec) -> None:
     if output.ndim != 2 or output.shape[axis] != size:
         words = f"2 axes with {size} on axis {axis} ({spec.output.layout}, {len(spec.class_names)} classes)"
         raise _impossible(words, f"shape {output.shape}")
+
+
+def _check_scores(best: Array) -> None:
+    """Also of boxes that nobody would see: not a number or far below 0, they are the sign of a broken engine."""
+    if best.size and not best.min() >= -SCORE_SLACK:
+        raise _impossible("scores between 0 and 1", f"a score of {best.min():g}")
 
 
 def _check_found(found: Detections, classes: int) -> None:

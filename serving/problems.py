@@ -26,6 +26,7 @@ from data_contracts.errors import (
 )
 from data_contracts.inspection import ProblemDetails
 from serving.bodies import BodyTooLarge
+from serving.multipart import TooManyPictures
 
 PROBLEM_TYPE = "application/problem+json"
 NOT_READY_RETRY_S = 2
@@ -38,15 +39,26 @@ class BodyTimeoutError(PasslineError):
     """The client did not send the whole body in time."""
 
 
+class EncodedBodyError(InvalidInput):
+    """The body is compressed on top of what the picture is."""
+
+
+class TooManyRequestsError(Overloaded):
+    """As many requests are here as can ever be answered in time."""
+
+
 _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (EmptyImage, 400, "No picture"),
     (UnsupportedImage, 415, "Not a picture that can be read"),
     (UndecodableImage, 422, "Damaged picture"),
     (ImageTooLarge, 413, "Picture too large"),
     (ImageTooSmall, 422, "Picture too small"),
+    (EncodedBodyError, 415, "Compressed body"),
+    (TooManyPictures, 413, "Too many pictures"),
     (InvalidInput, 400, "Malformed request"),
     (BodyTimeoutError, 408, "Body not received in time"),
     (NotReady, 503, "Not ready"),
+    (TooManyRequestsError, 429, "Too many requests"),
     (Overloaded, 503, "Overloaded"),
     (TimeoutError, 504, "Deadline passed"),
     (ClientDisconnect, CLIENT_GONE, "Client went away"),
@@ -83,28 +95,32 @@ async def _discard(receive: Receive) -> None:
             return
 
 
-def problem_response(status: int, title: str, detail: str, request_id: str, headers: Mapping[str, str]) -> Response:
+def problem_response(problem: ProblemDetails, headers: Mapping[str, str]) -> Response:
     """A problem as answer."""
-    content = ProblemDetails(title=title, status=status, detail=detail, request_id=request_id).model_dump_json()
-    return Response(content, status, dict(headers), media_type=PROBLEM_TYPE)
+    return Response(problem.model_dump_json(), problem.status, dict(headers), media_type=PROBLEM_TYPE)
 
 
-def response_for(error: Exception, request_id: str, headers: Mapping[str, str]) -> Response:
-    """The answer to an error. Engine failures and what we did not raise on purpose are logged, and tell nothing."""
+def problem_of(error: Exception, request_id: str) -> ProblemDetails:
+    """What an error says to the client. Engine failures and what we did not raise on purpose are logged, no more."""
     for kind, status, title in _STATUS:
         if isinstance(error, kind):
-            detail = str(error) or title
-            response = problem_response(status, title, detail, request_id, {**headers, **_retry_after(error)})
-            return LingeringResponse(response) if isinstance(error, BodyTooLarge) else response
+            return ProblemDetails(title=title, status=status, detail=str(error) or title, request_id=request_id)
     title = "The engine failed" if isinstance(error, EngineError) else "Internal error"
     _log.error("request %s failed", request_id, exc_info=error)
     detail = "The picture could not be inspected. The log of the service names the reason under this request id."
-    return problem_response(500, title, detail, request_id, headers)
+    return ProblemDetails(title=title, status=500, detail=detail, request_id=request_id)
 
 
-def _retry_after(error: Exception) -> dict[str, str]:
+def response_for(error: Exception, request_id: str, headers: Mapping[str, str]) -> Response:
+    """The answer to an error."""
+    response = problem_response(problem_of(error, request_id), {**headers, **extra_headers(error)})
+    return LingeringResponse(response) if isinstance(error, BodyTooLarge) else response
+
+
+def extra_headers(error: Exception) -> dict[str, str]:
+    """When to come back, and what is accepted instead."""
     if isinstance(error, NotReady):
         return {"Retry-After": str(NOT_READY_RETRY_S)}
     if isinstance(error, Overloaded):
         return {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
-    return {}
+    return {"Accept-Encoding": "identity"} if isinstance(error, EncodedBodyError) else {}

@@ -91,9 +91,7 @@ class ReleaseManager:
             return tuple(found)
         if wanted is not None and active.digest != wanted and wanted in self._refused:
             found.append(f"release {wanted[:12]} was refused ({self._refused[wanted]}); {active.digest[:12]} answers")
-        if active.detector.engine.degraded:
-            found.append(active.detector.engine.degraded)
-        return tuple(found)
+        return (*found, *active.degraded)
 
     def status(self) -> ReleaseStatus:
         """GET /v1/release."""
@@ -112,8 +110,10 @@ class ReleaseManager:
             refused=dict(self._refused),
             provider=engine.provider if engine else None,
             precision=engine.precision if engine else None,
-            threads=self._threads,
-            max_batch=self._settings.max_batch,
+            threads=engine.threads if engine else self._threads,
+            streams=engine.streams if engine else 1,
+            max_batch=active.max_batch if active else self._settings.max_batch,
+            tuning=active.tuning if active else None,
             degraded=self.degraded,
             fingerprint=self._fingerprint,
         )

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
+from typing import cast
 
-import numpy as np
+import psutil
 
+from data_contracts.errors import BundleError, EngineError, Problem
 from data_contracts.inspection import ReleaseRef
 from data_contracts.release import LoadedRelease
-from serving.batching import Batcher
+from data_contracts.tuning import Tuning
+from serving.batch_policy import window_s
+from serving.batching import AnyBatcher, make_batcher
 from serving.bundle import Bundle
 from serving.detector import Detector, check_golden, open_detector
-from serving.engines import EngineOptions
+from serving.engine_choice import REFERENCE, kind_of, wish_words
+from serving.engines import EngineOptions, Provider
+from serving.latency import LatencyTable, useful_batch
 from serving.metrics import Metrics
 from serving.settings import HostSettings
 from serving.store import ReleaseStore
+from serving.trial import first_problem
+from serving.tuning import Tuner
+from serving.warm_up import warm_between, warm_up
 
-ALL_SIZES_UP_TO = 8
+PIN_LESS = "Set PASSLINE_PROVIDER and PASSLINE_PRECISION to auto, or PASSLINE_ALLOW_FALLBACK=true to answer slower."
+_log = logging.getLogger("passline.resident")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +41,10 @@ class Resident:
 
     bundle: Bundle
     detector: Detector
-    batcher: Batcher
+    batcher: AnyBatcher
     load_s: float
+    max_batch: int = 1
+    tuning: Tuning | None = None
 
     @property
     def digest(self) -> str:
@@ -42,6 +55,11 @@ class Resident:
     def ref(self) -> ReleaseRef:
         """How answers name it."""
         return ReleaseRef(digest=self.digest, name=self.bundle.manifest.name, version=self.bundle.manifest.version)
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """What about its engine is not as wished."""
+        return tuple(filter(None, (self.tuning.degraded if self.tuning else "", self.detector.engine.degraded)))
 
     @property
     def record(self) -> LoadedRelease:
@@ -55,6 +73,8 @@ class Resident:
             load_s=self.load_s,
             provider=engine.provider,
             precision=engine.precision,
+            threads=engine.threads,
+            streams=engine.streams,
         )
 
 
@@ -62,43 +82,79 @@ Load = Callable[[str], Resident]
 """Gives the resident of a digest; raises PasslineError when it must not answer."""
 
 
-def load_resident(store: ReleaseStore, settings: HostSettings, threads: int, metrics: Metrics, digest: str) -> Resident:
-    """Open the bundle, build its engine, warm it up and check its golden pictures."""
+def load_resident(store: ReleaseStore, settings: HostSettings, cpus: int, metrics: Metrics, digest: str) -> Resident:
+    """Open the bundle, choose and open its engine, warm it up and check its golden pictures.
+
+    `cpus` are those of this worker. Raises PasslineError when the release must not answer here.
+    """
     started = perf_counter()
     bundle = store.bundle(digest)
-    options = EngineOptions(provider=settings.provider, allow_fallback=settings.allow_fallback, threads=threads)
-    detector = open_detector(bundle, options)
-    warm_up(detector, bundle, settings.max_batch)
-    check_golden(detector, bundle)
-    batcher = Batcher(
+    tuner = Tuner(store, settings, cpus, beside=is_answering(store))
+    tuning = tuner.choose(bundle)
+    if tuning.degraded and pins(settings):
+        raise EngineError(Problem("engine", wish_words(settings), tuning.degraded, PIN_LESS))
+    tuning, detector, table = open_proved(bundle, tuner, tuning)
+    # No larger than what was measured: every batch size in use is a warm one.
+    max_batch = min(useful_batch(table, settings.max_batch), table.points[-1][0])
+    warm_between(detector, max_batch, {size for size, _ in table.points})
+    batcher = make_batcher(
+        settings.batcher,
         detector.predict,
-        max_batch=settings.max_batch,
+        max_batch=max_batch,
         max_queue=settings.max_queue,
+        streams=detector.engine.streams,
+        table=table,
+        window_s=window_s(settings.batch_window_s, detector.engine.provider),
+        deadline_s=settings.deadline_s,
         on_batch=metrics.batch_size.observe,
         on_queue=metrics.queued.set,
     )
-    return Resident(bundle, detector, batcher, perf_counter() - started)
+    return Resident(bundle, detector, batcher, perf_counter() - started, max_batch, tuning)
 
 
-def warm_up(detector: Detector, bundle: Bundle, max_batch: int) -> None:
-    """One call per batch size, so that no request pays for an engine's first time."""
-    width, height = bundle.manifest.model.input.wh
-    for size in warm_sizes(max_batch):
-        detector.predict(np.zeros((size, 3, height, width), np.float32))
+def is_answering(store: ReleaseStore) -> bool:
+    """Whether a worker of this host, this one too, answers with a release now."""
+    # A worker that was killed leaves its last report behind for a while.
+    return any(worker.active is not None and psutil.pid_exists(worker.pid) for worker in store.workers())
 
 
-def warm_sizes(max_batch: int) -> tuple[int, ...]:
-    """Batch sizes to warm: all small ones, then powers of two and the largest.
+def pins(settings: HostSettings) -> bool:
+    """Whether the settings wish for an engine and take no other."""
+    return bool(wish_words(settings)) and not settings.allow_fallback
 
-    >>> warm_sizes(20)
-    (1, 2, 3, 4, 5, 6, 7, 8, 16, 20)
+
+def open_proved(bundle: Bundle, tuner: Tuner, tuning: Tuning) -> tuple[Tuning, Detector, LatencyTable]:
+    """The chosen engine, warm and proved; FP32 ONNX Runtime in its place where it fails and that is allowed.
+
+    It is, where the settings leave the choice to the tuner: a choice that was kept may fail at a later start.
     """
-    sizes = set(range(1, min(max_batch, ALL_SIZES_UP_TO) + 1)) | {max_batch}
-    power = ALL_SIZES_UP_TO
-    while power < max_batch:
-        sizes.add(power)
-        power *= 2
-    return tuple(sorted(sizes))
+    settings = tuner.settings
+    try:
+        return tuning, *_open(bundle, tuner, tuning)
+    except (EngineError, BundleError) as error:
+        if pins(settings) or kind_of(tuning.chosen) == REFERENCE:
+            raise
+        _log.error("release %s on %r: %s", bundle.digest[:12], tuning.chosen, error)
+        tuner.failed(bundle, tuning, first_problem(error))
+        instead = tuner.reference(first_problem(error))
+    return instead, *_open(bundle, tuner, instead)
+
+
+def _open(bundle: Bundle, tuner: Tuner, tuning: Tuning) -> tuple[Detector, LatencyTable]:
+    chosen, settings = tuning.chosen, tuner.settings
+    options = EngineOptions(
+        provider=cast("Provider", chosen.provider),
+        allow_fallback=settings.allow_fallback,
+        threads=chosen.threads,
+        streams=chosen.streams,
+        precision=chosen.precision,
+        engine_cache=tuner.store.engines,
+        max_batch=settings.max_batch,
+    )
+    detector = open_detector(bundle, options)
+    table = warm_up(detector, settings.max_batch)
+    check_golden(detector, bundle)
+    return detector, table
 
 
 def return_memory() -> None:

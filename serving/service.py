@@ -7,52 +7,32 @@ if __name__ == "__main__":
 
     exec_service()  # does not return, and so saves the import of BentoML in a process that is about to be replaced
 
+from typing import TYPE_CHECKING
+
 import bentoml
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.host import InspectionHost
-from serving.http import make_app
-from serving.metrics import Metrics
-from serving.settings import load_host_settings
-
-OWN_PATHS = frozenset({"/", "/api-page.js", "/livez", "/openapi.json", "/readyz"})
-OWN_PREFIX = "/v1/"
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 
-class OwnRoutesFirst:
-    """Sends our paths to our app before BentoML's own `/livez`, `/readyz` and 404 page get them."""
+class InspectionService(bentoml.Service):  # type: ignore[misc]  # mypy takes bentoml.Service for Any
+    """A BentoML service whose app is made where requests are answered, in the workers."""
 
-    def __init__(self, app: ASGIApp, own: ASGIApp) -> None:
-        self._app, self._own = app, own
+    def to_asgi(self, is_main: bool = True) -> ASGIApp:
+        """Our app before BentoML's."""
+        from serving.worker import OwnRoutesFirst, app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        ours = scope["type"] == "http" and (scope["path"] in OWN_PATHS or scope["path"].startswith(OWN_PREFIX))
-        await (self._own if ours else self._app)(scope, receive, send)
-
-
-_host = InspectionHost()
+        self.mount_asgi_app(app, path="/")
+        return OwnRoutesFirst(super().to_asgi(is_main), own=app)
 
 
-def _start() -> None:
-    settings = load_host_settings()
-    _host.start(settings, Metrics(), f"worker-{bentoml.server_context.worker_index or 1}")
-
-
-app = make_app(_host, _start)
-
-
-@bentoml.asgi_app(app, path="/")
 @bentoml.service(
     name="inspection",
     http={"host": "127.0.0.1"},
-    # Our own deadline answers first; this one only ends what hangs.
-    traffic={"timeout": 60},
     logging={"access": {"enabled": False}},
+    # Ours are at /metrics. BentoML's would label the pages that are left to it with whatever path is asked for.
+    metrics={"enabled": False, "namespace": "bentoml_service"},
+    service_class=InspectionService,
 )
 class Inspection:
     """Visual defect inspection: a picture in, a verdict with boxes out."""
-
-
-# mypy takes the decorated class for itself; it is a BentoML service.
-Inspection.add_asgi_middleware(OwnRoutesFirst, own=app)  # type: ignore[attr-defined]

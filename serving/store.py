@@ -2,6 +2,8 @@
 
     intents/<id>.json, <id>.outcome.json     wishes and what became of them
     releases/<digest>/                       verified bundles
+    probes/<digest>/                         verified probe sets
+    engines/                                 what was built or measured on this host
     release.json                             desired state, written by the host agent alone
     workers/<id>.json                        observed state, one file per service worker
 
@@ -12,9 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import shutil
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -25,15 +25,17 @@ from pydantic import TypeAdapter, ValidationError
 from data_contracts.base import Name, Sha256
 from data_contracts.bundle import ATTESTATIONS_DIR, MANIFEST_FILE
 from data_contracts.errors import PasslineError, Problem, ReleaseError
+from data_contracts.probe import PROBE_FILE
 from data_contracts.release import DesiredState, HostReport, Intent, IntentOutcome, WorkerReport, now
-from serving.atomic import read_capped, sync_folder, write_atomically
+from serving.atomic import read_capped, write_atomically
 from serving.bundle import Bundle, open_bundle
+from serving.placing import copy_files, placed
+from serving.probe_files import ProbeFolder, open_probe_set
 
 LIVE_WITHIN_S = 5.0
 """A worker reports every second; silent for longer than this, it counts as gone."""
 
 OUTCOME_SUFFIX = ".outcome"
-_COPY_TAKES_AT_MOST_S = 3600.0
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 _DIGEST: TypeAdapter[str] = TypeAdapter(Sha256)
 _log = logging.getLogger(__name__)
@@ -46,12 +48,14 @@ class ReleaseStore:
         self.root = root
         self.intents = root / "intents"
         self.releases = root / "releases"
+        self.probes = root / "probes"
+        self.engines = root / "engines"
         self.reports = root / "workers"
         self.desired_file = root / "release.json"
 
     def prepare(self) -> None:
         """Make the folders."""
-        for folder in (self.intents, self.releases, self.reports):
+        for folder in (self.intents, self.releases, self.probes, self.engines, self.reports):
             folder.mkdir(parents=True, exist_ok=True)
 
     # Bundles
@@ -61,51 +65,48 @@ class ReleaseStore:
 
         Raises BundleError when it is not the bundle `expected_digest`, ReleaseError when it cannot be copied.
         """
-        target = self._release_folder(expected_digest)
+        target = self._folder(self.releases, expected_digest)
         with suppress(PasslineError):
             return open_bundle(target, expected_digest)
         wanted = open_bundle(source, expected_digest)
-        incoming = self.releases / f".incoming-{uuid.uuid4().hex}"
-        try:
-            _copy_bundle(wanted, incoming)
+        extra = [MANIFEST_FILE, *(f"{ATTESTATIONS_DIR}/{path.name}" for path in _attestations(wanted.path))]
+        with placed(target) as incoming:
+            copy_files(wanted.path, [*wanted.manifest.files, *extra], incoming)
             open_bundle(incoming, expected_digest)
-            self._put_in_place(incoming, target)
-        except OSError as error:
-            raise ReleaseError(
-                Problem(f"bundle {expected_digest[:12]}", "a copy in the release store", str(error), "Free the disk.")
-            ) from error
-        finally:
-            shutil.rmtree(incoming, ignore_errors=True)
         return open_bundle(target, expected_digest)
 
     def bundle(self, digest: str) -> Bundle:
         """The verified bundle `digest`. Raises BundleError or ReleaseError with the reason when there is none."""
-        folder = self._release_folder(digest)
+        folder = self._folder(self.releases, digest)
         if not folder.is_dir():
             raise ReleaseError(
                 Problem(f"release {digest[:12]}", "a bundle in the release store", "none", "Run redeploy for it first.")
             )
         return open_bundle(folder, digest)
 
-    def _release_folder(self, digest: str) -> Path:
+    def add_probe_set(self, source: Path, expected_digest: str) -> ProbeFolder:
+        """Bring the probe set at `source` into the store as `add_bundle` does a bundle. Raises the same errors."""
+        target = self._folder(self.probes, expected_digest)
+        with suppress(PasslineError):
+            return open_probe_set(target, expected_digest)
+        wanted = open_probe_set(source, expected_digest)
+        with placed(target) as incoming:
+            copy_files(wanted.path, [PROBE_FILE, *(picture.file for picture in wanted.probe.pictures)], incoming)
+            open_probe_set(incoming, expected_digest)
+        return open_probe_set(target, expected_digest)
+
+    def probe_set(self, digest: str) -> ProbeFolder:
+        """The verified probe set `digest`. Raises BundleError when there is none or it does not verify."""
+        return open_probe_set(self._folder(self.probes, digest), digest)
+
+    @staticmethod
+    def _folder(parent: Path, digest: str) -> Path:
         try:
-            return self.releases / _DIGEST.validate_python(digest)
+            return parent / _DIGEST.validate_python(digest)
         except ValidationError:
             raise ReleaseError(
                 Problem("digest", "64 hexadecimal digits", repr(digest), "Give a bundle's digest.")
             ) from None
-
-    def _put_in_place(self, incoming: Path, target: Path) -> None:
-        """Rename; what lies there already did not verify, so it makes room."""
-        if target.exists():
-            target.rename(self.releases / f".broken-{uuid.uuid4().hex}")
-        incoming.rename(target)
-        sync_folder(self.releases)
-        for broken in self.releases.glob(".broken-*"):
-            shutil.rmtree(broken, ignore_errors=True)
-        for left_over in self.releases.glob(".incoming-*"):
-            if time.time() - left_over.stat().st_mtime > _COPY_TAKES_AT_MOST_S:
-                shutil.rmtree(left_over, ignore_errors=True)
 
     # Desired state
 
@@ -277,15 +278,6 @@ def _is_intent_id(text: str) -> bool:
         return not _NAME.validate_python(text).endswith(OUTCOME_SUFFIX)
     except ValidationError:
         return False
-
-
-def _copy_bundle(bundle: Bundle, target: Path) -> None:
-    """Copy what the manifest lists, the manifest and the attestations; nothing else comes along."""
-    extra = [MANIFEST_FILE, *(f"{ATTESTATIONS_DIR}/{path.name}" for path in _attestations(bundle.path))]
-    for name in [*bundle.manifest.files, *extra]:
-        copy = target / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(copy, (bundle.path / name).read_bytes())
 
 
 def _attestations(folder: Path) -> list[Path]:

@@ -23,6 +23,7 @@ from data_contracts.bundle import ATTESTATIONS_DIR, Attestation
 from data_contracts.errors import OutsideSystemError, Problem, ReleaseError, raise_if_any
 from data_contracts.release import HostReport, now
 from serving.bundle import Bundle, open_bundle
+from serving.probe_files import open_probe_set
 from tasks.artifacts import find_host_report
 from tasks.channel import ReleaseChannel
 from tasks.registry import RegisteredVersion, Registry
@@ -117,6 +118,15 @@ def move_aliases(registry: Registry, version: RegisteredVersion, champion: Regis
         registry.delete_alias(version.name, "candidate")
 
 
+def publish_release(
+    registry: Registry, version: RegisteredVersion, bundle: Bundle, channel: ReleaseChannel, scratch: Path
+) -> Path:
+    """Put the version's bundle into the channel, its probe set first: a host that finds the one finds the other."""
+    if (probe_digest := bundle.manifest.probe_set) is not None:
+        channel.publish_probe_set(open_probe_set(registry.download_probe_set(version, scratch), probe_digest))
+    return channel.publish(bundle)
+
+
 @task(name="re-check gates and publish the bundle", retries=2, retry_delay_seconds=2)
 def publish_version(name: Name, number: int) -> Promotion:
     """Take the version's bundle from the registry, check that it may be promoted today, publish it to the channel."""
@@ -127,7 +137,7 @@ def publish_version(name: Name, number: int) -> Promotion:
     with TemporaryDirectory(dir=settings.runs) as folder:
         bundle = open_bundle(registry.download_bundle(version, Path(folder)), version.digest)
         raise_if_any(ReleaseError, gates_still_hold(bundle, champion.digest if champion else None))
-        published = ReleaseChannel(settings.channel).publish(bundle)
+        published = publish_release(registry, version, bundle, ReleaseChannel(settings.channel), Path(folder))
     get_run_logger().info("published %s version %d, bundle %s", name, number, version.digest[:12])
     return Promotion(version, champion, published)
 

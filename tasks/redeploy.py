@@ -62,6 +62,18 @@ def fetch_bundle(store: ReleaseStore, channel: ReleaseChannel, digest: str) -> P
     )
 
 
+def fetch_probe_set(store: ReleaseStore, channel: ReleaseChannel, digest: str) -> Path | None:
+    """The verified probe set in this host's store, copied from the channel where it is not there yet.
+
+    None where the channel has none: the host can then only use FP32 ONNX Runtime, and says so. Raises BundleError when
+    what the channel has is not what the bundle names.
+    """
+    with suppress(BundleError):
+        return store.probe_set(digest).path
+    source = channel.probe_path(digest)
+    return store.add_probe_set(source, digest).path if source.is_dir() else None
+
+
 def watch_intent(
     store: ReleaseStore, intent: Intent, say: Callable[[str], None], grace_s: float = 10.0
 ) -> IntentOutcome:
@@ -114,10 +126,13 @@ def require_converged(report: HostReport) -> HostReport:
 
 @task(name="fetch and verify the bundle", retries=3, retry_delay_seconds=[1, 3, 10], log_prints=True)
 def fetch_release(digest: Sha256) -> str:
-    """Bring the bundle into this host's store; returns its path there."""
-    store = ReleaseStore(load_host_settings().store)
-    path = fetch_bundle(store, ReleaseChannel(load_site_settings().channel), digest)
-    get_run_logger().info("bundle %s verified: %d files", digest[:12], len(open_bundle(path).manifest.files))
+    """Bring the bundle and its probe set into this host's store; returns the bundle's path there."""
+    store, channel = ReleaseStore(load_host_settings().store), ReleaseChannel(load_site_settings().channel)
+    path = fetch_bundle(store, channel, digest)
+    manifest, logger = open_bundle(path).manifest, get_run_logger()
+    logger.info("bundle %s verified: %d files", digest[:12], len(manifest.files))
+    if manifest.probe_set is None or fetch_probe_set(store, channel, manifest.probe_set) is None:
+        logger.warning("bundle %s comes without a probe set: this host uses FP32 ONNX Runtime only", digest[:12])
     return str(path)
 
 

@@ -8,6 +8,7 @@ from prefect import task
 
 from data_contracts.errors import Problem, RegistryError
 from serving.bundle import open_bundle
+from serving.probe_files import open_probe_set
 from tasks.evaluate import EvaluationResult, flat_metrics
 from tasks.gates import GateReport
 from tasks.registry import RegisteredVersion, Registry
@@ -23,9 +24,13 @@ def attest_results(bundle_path: Path, evaluation: EvaluationResult, report: Gate
 
 
 def register(
-    registry: Registry, bundle_path: Path, evaluation: EvaluationResult, report: GateReport
+    registry: Registry,
+    bundle_path: Path,
+    evaluation: EvaluationResult,
+    report: GateReport,
+    probe_path: Path | None = None,
 ) -> RegisteredVersion:
-    """Make the bundle a version of its model and point `candidate` to it.
+    """Make the bundle, with the probe set that it names, a version of its model and point `candidate` to it.
 
     Raises RegistryError for a bundle that was refused, was measured under another digest, or was not tracked.
     """
@@ -39,16 +44,21 @@ def register(
         )
     if registry.run_status(run_id) != "FINISHED":
         raise RegistryError(Problem(f"MLflow run {run_id}", "FINISHED", registry.run_status(run_id), "Train again."))
+    if manifest.probe_set is not None and probe_path is not None:
+        open_probe_set(probe_path, manifest.probe_set)
+    elif manifest.probe_set is not None:
+        expected = f"its probe set {manifest.probe_set[:12]}"
+        raise RegistryError(Problem(f"bundle {bundle.digest[:12]}", expected, "none", "Register them together."))
     attest_results(bundle_path, evaluation, report)
     registry.log_metrics(run_id, flat_metrics(evaluation))
-    version = registry.register_bundle(manifest.name, run_id, bundle_path, bundle.digest, manifest.version)
+    version = registry.register_bundle(manifest.name, run_id, bundle_path, bundle.digest, manifest.version, probe_path)
     registry.set_alias(version.name, "candidate", version.number)
     return version
 
 
 @task(retries=2, retry_delay_seconds=5)
 def register_bundle(
-    mlflow_url: str, bundle_path: Path, evaluation: EvaluationResult, report: GateReport
+    mlflow_url: str, bundle_path: Path, evaluation: EvaluationResult, report: GateReport, probe_path: Path
 ) -> RegisteredVersion:
     """Register an accepted bundle. Doing it twice makes one version."""
-    return register(Registry(mlflow_url), bundle_path, evaluation, report)
+    return register(Registry(mlflow_url), bundle_path, evaluation, report, probe_path)

@@ -1,6 +1,7 @@
 """MLflow: the only module that knows it. Needs no more than mlflow-skinny.
 
-A registered version holds a bundle as plain files under the run's artifact folder `bundle`, and its digest as a tag.
+A registered version holds a bundle as plain files under the run's artifact folder `bundle`, its probe set beside it
+under `probe_set`, and the bundle's digest as a tag.
 Aliases say what a version is for; they are read from the model itself, since a search does not list them.
 """
 
@@ -18,6 +19,7 @@ from typing import Any, Literal
 from data_contracts.errors import Problem, RegistryError
 
 BUNDLE_FOLDER = "bundle"
+PROBE_SET_FOLDER = "probe_set"
 PROBE_FOLDER = "passline-preflight"
 DIGEST_TAG = "passline.digest"
 LABEL_TAG = "passline.version"
@@ -171,14 +173,18 @@ class Registry:
 
     # Versions
 
-    def register_bundle(self, name: str, run_id: str, bundle: Path, digest: str, label: str) -> RegisteredVersion:
-        """Upload a sealed bundle to its run and make it the next version of the model `name`.
+    def register_bundle(
+        self, name: str, run_id: str, bundle: Path, digest: str, label: str, probe_set: Path | None = None
+    ) -> RegisteredVersion:
+        """Upload a sealed bundle and its probe set to its run and make it the next version of the model `name`.
 
         A bundle that is registered already is returned as it is.
         """
         known = next((version for version in self.versions(name) if version.digest == digest), None)
         if known is not None:
             return known
+        if probe_set is not None:
+            self.log_folder(run_id, probe_set, PROBE_SET_FOLDER)
         self.log_folder(run_id, bundle, BUNDLE_FOLDER)
         with self._asked(f"a new version of {name!r}"):
             self._ensure_model(name)
@@ -272,6 +278,10 @@ class Registry:
     def download_bundle(self, version: RegisteredVersion, target: Path) -> Path:
         """Fetch a version's bundle below `target`; returns its folder, unverified: `open_bundle` verifies."""
         return self.download(version.run_id, BUNDLE_FOLDER, target)
+
+    def download_probe_set(self, version: RegisteredVersion, target: Path) -> Path:
+        """Fetch the probe set of a version below `target`; unverified, as above."""
+        return self.download(version.run_id, PROBE_SET_FOLDER, target)
 
     def run_url(self, run_id: str, public_url: str | None = None) -> str:
         """The page of a run for people."""

@@ -14,7 +14,7 @@ import numpy as np
 from prefect import task
 from pydantic import Field
 
-from data_contracts.base import Contract, Fraction, Name
+from data_contracts.base import Contract, Fraction, Name, Sha256
 from data_contracts.bundle import (
     ATTESTATIONS_DIR,
     GOLDEN_DIR,
@@ -25,12 +25,14 @@ from data_contracts.bundle import (
     GoldenPicture,
     GoldenSet,
     Precision,
+    ProbeLimit,
     Provenance,
     Tolerance,
     VerdictRule,
 )
 from data_contracts.dataset import DatasetPin, Split
 from data_contracts.errors import DatasetError, Problem
+from data_contracts.probe import MAX_PROBE_PICTURES, PROBES_DIR
 from data_contracts.release import now
 from serving.bundle import hash_file, open_bundle, write_manifest
 from serving.detector import Detector, check_golden
@@ -38,6 +40,7 @@ from serving.verdict import judge, score_floor
 from tasks.export import ExportedModel
 from tasks.ground_truth import GroundTruth, read_ground_truth
 from tasks.pictures import bundle_detector, draft_detector, read_picture
+from tasks.probe import make_probe_set
 from tasks.provenance import code_revision, library_versions
 
 
@@ -48,15 +51,22 @@ class SealConfig(Contract):
     golden_pictures: int = Field(ge=1, le=5, description="Pictures whose detections every host must reproduce.")
     golden_score_floor: Fraction = Field(gt=0, description="Boxes over this, or over a lower threshold, are recorded.")
     tolerances: dict[Precision, Tolerance] = Field(description="How far a host's answer may lie from the recorded one.")
+    probe_pictures: int = Field(
+        ge=1, le=MAX_PROBE_PICTURES, description="Pictures by which a host judges other engines and precisions."
+    )
+    probe_limits: dict[Precision, ProbeLimit] = Field(
+        description="How much an engine of a precision may differ on them and still serve; one without is not served."
+    )
 
 
 @dataclass(frozen=True)
 class SealedBundle:
-    """A sealed bundle in its folder, which is named by its digest."""
+    """A sealed bundle and its probe set, each in a folder that is named by its digest."""
 
     path: Path
     digest: str
     version: str
+    probe: Path
 
 
 def version_label(at: datetime) -> str:
@@ -146,7 +156,8 @@ def seal(
 ) -> SealedBundle:
     """Make the bundle `<target_root>/<digest>`, all or nothing, and check it as a host would.
 
-    Raises BundleError when the finished bundle does not reproduce its own golden pictures.
+    Its probe set is made first, as `<target_root>/../probes/<digest>`, for the bundle names it. Raises BundleError when
+    the finished bundle does not reproduce its own golden pictures.
     """
     target_root.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target_root))
@@ -154,19 +165,27 @@ def seal(
         shutil.copyfile(exported.model, draft / MODEL_FILE)
         chosen = choose_golden(truth, config.golden_pictures)
         floor = min(config.golden_score_floor, score_floor(rule))
-        write_golden(draft, chosen, draft_detector(draft / MODEL_FILE, exported.spec), rule, floor)
-        manifest = _manifest(draft, exported, rule, provenance, config)
+        detector = draft_detector(draft / MODEL_FILE, exported.spec)
+        write_golden(draft, chosen, detector, rule, floor)
+        probes = target_root.parent / PROBES_DIR
+        probe = make_probe_set(truth, config.probe_pictures, detector, exported.sha256, rule, probes)
+        manifest = _manifest(draft, exported, rule, provenance, config, probe.digest)
         digest = write_manifest(draft, manifest)
         bundle = open_bundle(draft, digest)
         check_golden(bundle_detector(bundle), bundle)
         target = _move_into_place(draft, target_root / digest)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return SealedBundle(target, digest, manifest.version)
+    return SealedBundle(target, digest, manifest.version, probe.path)
 
 
 def _manifest(
-    folder: Path, exported: ExportedModel, rule: VerdictRule, provenance: Provenance, config: SealConfig
+    folder: Path,
+    exported: ExportedModel,
+    rule: VerdictRule,
+    provenance: Provenance,
+    config: SealConfig,
+    probe_set: Sha256,
 ) -> BundleManifest:
     at = datetime.now(UTC).replace(microsecond=0)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -180,6 +199,8 @@ def _manifest(
         tolerances=config.tolerances,
         provenance=provenance,
         files={path.relative_to(folder).as_posix(): hash_file(path) for path in files},
+        probe_set=probe_set,
+        probe_limits=config.probe_limits,
     )
 
 

@@ -34,12 +34,14 @@ from data_contracts.bundle import (
     ModelSpec,
     NmsSettings,
     OutputSpec,
+    ProbeLimit,
     Provenance,
     RuntimeSpec,
     Tolerance,
     VerdictRule,
 )
 from data_contracts.letterbox import ULTRALYTICS_LETTERBOX
+from data_contracts.probe import PROBE_FILE, PROBE_PICTURES_DIR, ProbePicture, ProbeSet
 from serving.bundle import hash_file, write_manifest
 from serving.detector import Detector
 from serving.engines import EngineOptions, open_engine
@@ -359,10 +361,11 @@ def make_bundle(
     images: Sequence[Image] | None = None,
     golden_floor: float = 0.05,
     tolerance: Tolerance | None = None,
+    **manifest_fields: Any,
 ) -> Path:
     """A sealed, valid bundle of a colour stub (or of `model`), in `folder`/<digest>; that path.
 
-    Its golden detections are recorded by `serving.detector` itself.
+    Its golden detections are recorded by `serving.detector` itself. `manifest_fields` replace what the manifest says.
     """
     draft = folder / f"draft-{name}-{version}"
     (draft / GOLDEN_DIR).mkdir(parents=True)
@@ -371,22 +374,59 @@ def make_bundle(
     spec = model_spec(class_names, wh, layout)
     rule = VerdictRule(kind="any_box_over_threshold", thresholds=(threshold,) * len(class_names), chosen_on="a test")
     _write_golden(draft, spec, rule, golden_images() if images is None else images, golden_floor)
-    manifest = BundleManifest(
-        schema_version=1,
-        name=name,
-        version=version,
-        created_at=datetime(2024, 5, 1, 12, 0, tzinfo=UTC),
-        model=spec,
-        verdict=rule,
-        tolerances={"fp32": tolerance or Tolerance(box_px=0.5, score=0.01)},
-        provenance=provenance(),
-        files=list_files(draft),
-    )
+    fields: dict[str, Any] = {
+        "schema_version": 1,
+        "name": name,
+        "version": version,
+        "created_at": datetime(2024, 5, 1, 12, 0, tzinfo=UTC),
+        "model": spec,
+        "verdict": rule,
+        "tolerances": {"fp32": tolerance or Tolerance(box_px=0.5, score=0.01)},
+        "provenance": provenance(),
+        "files": list_files(draft),
+    }
+    manifest = BundleManifest(**(fields | manifest_fields))
     sealed = folder / write_manifest(draft, manifest)
     if sealed.exists():
         shutil.rmtree(draft)
         return sealed
     return draft.rename(sealed)
+
+
+def make_probe_set(folder: Path, images: Sequence[Image] | None = None, *, model: bytes | None = None) -> Path:
+    """A probe set in `folder`/<digest> with the answers of the default colour stub (or of `model`); that path."""
+    draft = folder / "draft-probe"
+    (draft / PROBE_PICTURES_DIR).mkdir(parents=True)
+    model_file = folder / "probe-model.onnx"
+    model_file.write_bytes(colour_stub() if model is None else model)
+    spec, floor = model_spec(), 0.25
+    detector = Detector(spec, open_engine(model_file, spec, CPU))
+    rule = VerdictRule(kind="any_box_over_threshold", thresholds=(floor, floor), chosen_on="a test")
+    pictures = []
+    for number, image in enumerate(golden_images() if images is None else images):
+        file = f"{PROBE_PICTURES_DIR}/{number:03d}.png"
+        (draft / file).write_bytes(encode(image))
+        (found,) = detector.detect([image], floor)
+        records = found.records(spec.class_names)
+        entry = hash_file(draft / file)
+        pictures.append(ProbePicture(file=file, verdict=judge(found, rule)[0], detections=records, entry=entry))
+    model_sha256 = hash_file(model_file).sha256
+    probe = ProbeSet(schema_version=1, model=model_sha256, score_floor=floor, pictures=tuple(pictures))
+    (draft / PROBE_FILE).write_text(probe.to_json(), encoding="utf-8")
+    model_file.unlink()
+    return draft.rename(folder / probe.digest)
+
+
+def probed_bundle(folder: Path, **manifest_fields: Any) -> tuple[Path, Path]:
+    """A bundle that other precisions than FP32 may serve, and its probe set."""
+    probe = make_probe_set(folder / "probes")
+    limit, near, far = ProbeLimit(max_flip_share=0.0, min_box_share=1.0), Tolerance(box_px=0.5, score=0.01), 0.1
+    fields: dict[str, Any] = {
+        "tolerances": {"fp32": near, "bf16": Tolerance(box_px=4.0, score=far)},
+        "probe_limits": {"fp32": limit, "bf16": limit},
+        "probe_set": probe.name,
+    }
+    return make_bundle(folder / "bundles", **(fields | manifest_fields)), probe
 
 
 def first_bundle(folder: Path) -> Path:

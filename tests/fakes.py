@@ -45,6 +45,7 @@ class FakeEngine:
     provider: str = "cpu"
     precision: Precision = "fp32"
     threads: int = 1
+    streams: int = 1
     degraded: str = ""
     sizes: list[int] = field(default_factory=list)
     entered: threading.Event = field(default_factory=threading.Event)

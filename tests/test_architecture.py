@@ -78,7 +78,7 @@ def our_modules() -> list[str]:
 
 DETECTOR = ("serving.detector",)
 INFERENCE_FLOWS = ("flows.redeploy", "flows.rollback", "flows.ensure_service")
-SERVICE = ("serving.service",)
+SERVICE = ("serving.service", "serving.worker")
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def timed(name: str, call: Any) -> Any:
 
 def main(folder: Path, url: str) -> dict[str, Any]:
     """The whole way, once; then a short training twice, with and without Passline around it, and one that fails."""
-    from data_contracts.bundle import Tolerance
+    from data_contracts.bundle import ProbeLimit, Tolerance
     from data_contracts.dataset import Split
     from tasks import yolo
     from tasks.evaluate import EvaluateConfig, evaluate
@@ -92,7 +92,10 @@ def main(folder: Path, url: str) -> dict[str, Any]:
     found = detect_files(draft_detector(exported.model, exported.spec), [true.picture for true in val], 0.05)
     rule = verdict_rule(collect_scores(found, val, 2, 0.5), copy.class_names, threshold_config)
     tolerances = {"fp32": Tolerance(box_px=0.5, score=0.01)}
-    seal_config = SealConfig(name="plates", golden_pictures=4, golden_score_floor=0.05, tolerances=tolerances)
+    seal_config = SealConfig(
+        name="plates", golden_pictures=4, golden_score_floor=0.05, tolerances=tolerances, probe_pictures=20,
+        probe_limits={"fp32": ProbeLimit(max_flip_share=0.0, min_box_share=1.0)},
+    )  # fmt: skip
     provenance = provenance_of(PIN, trained.mlflow_run_id, config.seed)
     sealed = timed("seal", lambda: seal(exported, rule, val, provenance, seal_config, folder / "bundles"))
     result, _ = timed("evaluate", lambda: evaluate(sealed.path, test, copy.class_names, Split.TEST, EVALUATE))

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 import builders
+from data_contracts.base import canonical_json, sha256_of
 from data_contracts.bundle import BundleManifest
 
 
@@ -46,6 +47,25 @@ def test_the_digest_does_not_depend_on_the_file_s_layout(manifest):
 def test_every_field_is_part_of_the_digest(manifest, path, value):
     original = BundleManifest.model_validate(manifest)
     assert BundleManifest.model_validate(changed(manifest, path, value)).digest != original.digest
+
+
+def test_a_bundle_sealed_before_probe_sets_keeps_its_digest(manifest):
+    before = {name: value for name, value in manifest.items() if not name.startswith("probe_")}
+    checked = BundleManifest.model_validate(before)
+    assert (checked.probe_set, checked.probe_limits) == (None, {})
+    assert checked.digest == sha256_of(canonical_json(before))
+    assert "probe" not in checked.to_json()
+
+
+@pytest.mark.parametrize(
+    "added",
+    [{"probe_set": "a" * 64}, {"probe_limits": {"bf16": {"max_flip_share": 0.01, "min_box_share": 0.9}}}],
+    ids=["set", "limits"],
+)
+def test_a_probe_set_and_its_limits_are_part_of_the_digest(manifest, added):
+    with_probe = BundleManifest.model_validate(manifest | added)
+    assert with_probe.digest != BundleManifest.model_validate(manifest).digest
+    assert BundleManifest.model_validate_json(with_probe.to_json()) == with_probe
 
 
 REFUSED = {

@@ -5,9 +5,11 @@ import pytest
 
 from builders import LIMITS, noisy_plate, plate
 from data_contracts.detections import Detection, Verdict
+from serving import annotate
 from serving.annotate import (
     MIN_FONT_PX,
     VERDICT_COLOURS,
+    _overlap,
     class_colour,
     draw_detections,
     encode_image,
@@ -15,7 +17,7 @@ from serving.annotate import (
     label_text,
 )
 from serving.images import decode_image
-from serving.lettering import can_draw, fit_text, text_width
+from serving.lettering import can_draw, fit_text, line_height, text_width
 
 
 def box(class_id=0, name="pit", score=0.9, place=(10, 10, 30, 30)) -> Detection:
@@ -60,6 +62,19 @@ def test_labels_do_not_cover_each_other():
     alone = [(drawing_of(plate((400, 400)), one)[0] == class_colour(one.class_id)).all(axis=2).sum() for one in boxes]
     assert areas[0] == pytest.approx(alone[0], rel=0.1)
     assert areas[1] > alone[1] / 2
+
+
+def test_in_a_crowd_no_label_covers_another_and_the_strip_counts_the_rest(monkeypatch):
+    places = []
+    monkeypatch.setattr(annotate, "draw_text", lambda canvas, at, text, size, ink: places.append((at, text)))
+    crowd = [box(0, "pit", 0.9 - number / 1000, (50, 50, 60 + number, 60)) for number in range(100)]
+    draw_detections(plate((400, 400)), crowd, Verdict.NG)
+    *labels, (_, words) = places
+    assert 5 < len(labels) < 100
+    assert words == f"NG  100 boxes, {100 - len(labels)} without label"
+    assert labels[0][1] == "pit 0.90", "the best box has a label"
+    spans = [(x, y, x + text_width(text, MIN_FONT_PX), y + line_height(MIN_FONT_PX)) for (x, y), text in labels]
+    assert not any(_overlap(one, other) for index, one in enumerate(spans) for other in spans[:index])
 
 
 def test_the_inside_of_a_box_is_left_alone():

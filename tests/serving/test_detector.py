@@ -13,7 +13,7 @@ from data_contracts.detections import Detection, Detections, Verdict
 from data_contracts.errors import BundleError, EngineError
 from serving.bundle import open_bundle
 from serving.detector import Detector, check_golden, open_detector
-from serving.golden import compare
+from serving.golden import compare, compare_decisions
 from serving.images import decode_image
 
 
@@ -138,6 +138,39 @@ def test_an_engine_that_answers_differently_does_not_pass(bundle, detector, chan
         check_golden(faulty(detector, change), bundle)
 
 
+WRONG_IN_ANY_PRECISION = {name: FAULTS[name] for name in ("no boxes", "classes swapped", "answers in another order")}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [*WRONG_IN_ANY_PRECISION.values(), lambda outputs: shifted(outputs, 20)],
+    ids=[*WRONG_IN_ANY_PRECISION, "boxes moved far"],
+)
+def test_in_bf16_wrong_answers_do_not_pass_either(tmp_path, change):
+    opened, detector = rough(tmp_path, change)
+    with pytest.raises(BundleError, match="Do not serve this bundle on this engine"):
+        check_golden(detector, opened)
+
+
+def test_in_bf16_only_what_is_decided_must_be_the_same(tmp_path):
+    def softer(outputs):
+        return np.concatenate([outputs[:, :4], outputs[:, 4:] * 0.8], axis=1)
+
+    opened, detector = rough(tmp_path, softer)
+    check_golden(detector, opened)
+    detector.engine.precision = "fp32"
+    with pytest.raises(BundleError, match="of its score"):
+        check_golden(detector, opened)
+
+
+def rough(folder, change):
+    """A bundle with a tolerance for BF16, and a detector that works in it and changes its outputs."""
+    opened = open_bundle(builders.probed_bundle(folder)[0])
+    detector = faulty(open_detector(opened, CPU), change)
+    detector.engine.precision = "bf16"
+    return opened, detector
+
+
 def test_a_small_difference_passes(bundle, detector):
     check_golden(faulty(detector, lambda outputs: shifted(outputs, 0.1)), bundle)
 
@@ -190,6 +223,36 @@ def test_comparison(recorded, got, words):
     nearest = [problem for problem in map(str, problems) if "its nearest box" not in problem or "px away" in problem]
     assert len(nearest) == len(words)
     assert all(word in problem for word, problem in zip(words, nearest, strict=True))
+
+
+DECIDED = {
+    "equal": ([(0, 0.9, 0)], [(0, 0.9, 0)], []),
+    "scored lower, still over the threshold": ([(0, 0.60, 0)], [(0, 0.50, 0)], []),
+    "scored under the threshold": ([(0, 0.60, 0)], [(0, 0.49, 0)], ["nothing over", "verdict NG"]),
+    "lost close to the threshold": ([(0, 0.9, 0), (50, 0.58, 0)], [(0, 0.9, 0)], []),
+    "new close to the threshold": ([(0, 0.9, 0)], [(0, 0.9, 0), (50, 0.58, 0)], []),
+    "lost": ([(0, 0.9, 0), (50, 0.6, 0)], [(0, 0.9, 0)], ["nothing over"]),
+    "new": ([(0, 0.9, 0)], [(0, 0.9, 0), (50, 0.6, 0)], ["no defect beyond"]),
+    "low-scored boxes come and go": ([(0, 0.9, 0), (50, 0.4, 0)], [(0, 0.9, 0), (80, 0.4, 0)], []),
+    # Boxes of 10 x 10 that are 3 px apart overlap by 70 / 130 = 0.54; 4 px apart, by 60 / 140 = 0.43.
+    "suppression kept the other of two": ([(0, 0.9, 0)], [(3, 0.88, 0)], []),
+    "too far to be the same defect": ([(0, 0.9, 0)], [(4.5, 0.9, 0)], ["nothing over", "no defect beyond"]),
+    "another class": ([(0, 0.9, 0)], [(0, 0.9, 1)], ["nothing over", "no defect beyond"]),
+    "everything new": ([], [(0, 0.9, 0)], ["no defect beyond", "verdict OK"]),
+    "nothing on both sides": ([], [], []),
+}
+
+
+@pytest.mark.parametrize(("recorded", "got", "words"), DECIDED.values(), ids=DECIDED)
+def test_what_must_be_decided_alike_in_other_precisions(recorded, got, words):
+    """Threshold 0.5, tolerance 0.09: a box counts from 0.59 on."""
+    verdict = Verdict.NG if recorded else Verdict.OK
+    picture = GoldenPicture(file="golden/0.png", verdict=verdict, detections=records(*recorded))
+    for box_px in (1.0, 4.0):  # whether by pixels or by overlap
+        tolerance = Tolerance(box_px=box_px, score=0.09)
+        problems = [str(one) for one in compare_decisions(picture, found(*got), RULE, tolerance, 0.5)]
+        assert len(problems) == len(words), problems
+        assert all(word in problem for word, problem in zip(words, problems, strict=True))
 
 
 VERDICTS = {

@@ -5,108 +5,64 @@ import base64
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
-from fastapi import FastAPI
 
 import builders
 from data_contracts.errors import EngineError
-from data_contracts.inspection import Inspection, ProblemDetails
-from fakes import FakeEngine, FakeReleases, counted, fake_resident, fresh_metrics
+from data_contracts.inspection import Inspection
+from door import ANNOTATED, INSPECT, Door, problem
+from fakes import counted
 from serving.api_page import PAGE, POLICY, SCRIPT
-from serving.bundle import Bundle, open_bundle
-from serving.detector import Detector, open_detector
-from serving.host import InspectionHost
-from serving.http import make_app
-from serving.images import ImageLimits, decode_image
-from serving.settings import HostSettings
+from serving.detector import Detector
+from serving.images import decode_image
 from serving.verdict import judge, score_floor
 
 WH = (64, 48)
-RED = builders.encode(builders.plate(WH, ((0, 0, 32, 24), builders.RED)))
-INSPECT, ANNOTATED = "/v1/inspect", "/v1/inspect/annotated"
+PLATE = builders.plate(WH, ((0, 0, 32, 24), builders.RED))
+RED = builders.encode(PLATE)
 SCOPE = {"type": "http", "method": "POST", "path": INSPECT, "query_string": b"", "headers": []}
-
-
-class Door:
-    """The app around a real detector whose engine can be made to misbehave."""
-
-    def __init__(self, bundle: Bundle, detector: Detector, root: Path) -> None:
-        self.bundle, self.detector = bundle, detector
-        self.host = InspectionHost()
-        self.app: FastAPI = make_app(self.host)
-        self.host.start(HostSettings(store=root), fresh_metrics(), "worker-1")
-        self.host.releases.stop()
-        self.start()
-
-    def start(self, **changes: Any) -> None:
-        """Begin anew: fresh engine, queue and metrics, default settings but for `changes`."""
-        defaults = {"max_bytes": 200_000, "max_pixels": 100_000, "deadline_s": 5.0}
-        self.settings = HostSettings.model_validate({"store": self.host.settings.store, **defaults, **changes})
-        self.host.settings, self.host.metrics = self.settings, fresh_metrics()
-        self.host.limits = ImageLimits(self.settings.max_bytes, self.settings.max_pixels)
-        self.engine = FakeEngine(inner=self.detector.engine)
-        batching = {"max_batch": self.settings.max_batch, "max_queue": self.settings.max_queue}
-        self.releases = FakeReleases(fake_resident(self.bundle, self.engine, **batching))
-        self.host.releases = self.releases  # type: ignore[assignment]
-
-    def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
-        return self.run(lambda client: client.request(method, path, **request))
-
-    def inspect(self, **request: Any) -> httpx.Response:
-        return self.ask("POST", INSPECT, **request)
-
-    def run(self, work: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> Any:
-        async def story() -> Any:
-            transport = httpx.ASGITransport(app=self.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://door", timeout=30) as client:
-                return await work(client)
-
-        return asyncio.run(story())
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    bundle = open_bundle(builders.first_bundle(tmp_path_factory.mktemp("bundle")))
-    door = Door(bundle, open_detector(bundle, builders.CPU), tmp_path_factory.mktemp("store"))
-    yield door
-    door.host.stop()
-
-
-@pytest.fixture
-def door(opened: Door) -> Door:
-    opened.start()
-    return opened
-
-
-def problem(response: httpx.Response, status: int) -> ProblemDetails:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    found = ProblemDetails.model_validate_json(response.content)
-    assert found.status == status
-    assert found.request_id == response.headers["x-request-id"]
-    return found
 
 
 def json_body(picture: bytes, front: str = "") -> dict[str, Any]:
     return {"json": {"image": front + base64.b64encode(picture).decode()}}
 
 
+BGR = PLATE[..., ::-1].tobytes()
+FRAME = "shape=48,64,3; order="
+JSON = json.dumps(json_body(RED)["json"]).encode()
+FORM = httpx.Request("POST", "http://x", files={"image": ("no name at all.txt", RED, "text/plain")}).read()
 WAYS: dict[str, dict[str, Any]] = {
     "raw, no type": {"content": RED},
     "raw, image/png": {"content": RED, "headers": {"content-type": "image/png"}},
     "raw, wrong type": {"content": RED, "headers": {"content-type": "image/jpg"}},
     "raw, curl's default type": {"content": RED, "headers": {"content-type": "application/x-www-form-urlencoded"}},
+    "raw, as JSON": {"content": RED, "headers": {"content-type": "application/json"}},
+    "raw, as multipart": {"content": RED, "headers": {"content-type": "multipart/form-data"}},
     "multipart": {"files": {"image": ("a.png", RED, "image/png")}},
     "multipart, wrong type": {"files": {"x": ("a.jpg", RED, "image/jpg")}},
+    "multipart, no type": {"content": FORM},
+    "multipart, without boundary": {"content": FORM, "headers": {"content-type": "multipart/form-data"}},
+    "multipart, as a picture": {"content": FORM, "headers": {"content-type": "image/jpeg"}},
     "JSON": json_body(RED),
+    "JSON, no type": {"content": JSON},
+    "JSON, as a picture": {"content": JSON, "headers": {"content-type": "image/jpeg"}},
+    "JSON, as multipart": {"content": JSON, "headers": {"content-type": "multipart/form-data; boundary=e"}},
     "JSON, data URL": json_body(RED, "data:image/png;base64,"),
     "JSON, wrapped": {"json": {"image": base64.encodebytes(RED).decode()}},
     "JSON, URL-safe, no padding": {"json": {"image": base64.urlsafe_b64encode(RED).decode().rstrip("=")}},
+    "frame, rgb": {"content": PLATE.tobytes(), "headers": {"X-Passline-Frame": FRAME + "rgb"}},
+    "frame, bgr": {"content": BGR, "headers": {"X-Passline-Frame": FRAME + "bgr", "content-type": "image/jpeg"}},
+    "frame in a form": {
+        "files": [("frame", ("f", BGR, "application/octet-stream", {"X-Passline-Frame": FRAME + "bgr"}))]
+    },
+    "frame in JSON": {
+        "json": {"image": {"shape": [48, 64, 3], "order": "bgr", "data": base64.b64encode(BGR).decode()}}
+    },
 }
 
 
@@ -150,8 +106,13 @@ BAD: dict[str, tuple[int, dict[str, Any]]] = {
     "nothing in JSON": (400, {"json": {"image": ""}}),
     "torn JSON": (400, {"content": b'{"image": "', "headers": {"content-type": "application/json"}}),
     "JSON without a picture": (400, {"json": {"img": "QUJD"}}),
-    "no base64": (400, {"json": {"image": "***"}}),
+    "JSON with no base64": (400, {"json": {"image": "***"}}),
     "form with no file": (400, {"content": b"image=x", "headers": {"content-type": "multipart/form-data; boundary=e"}}),
+    "frame of another size": (400, {"content": RED, "headers": {"X-Passline-Frame": "shape=48,64,3; order=rgb"}}),
+    "frame without an order": (400, {"content": RED, "headers": {"X-Passline-Frame": "640x480x3"}}),
+    "frame over the limit": (413, {"content": b"x", "headers": {"X-Passline-Frame": "shape=9999,9999,3; order=rgb"}}),
+    "compressed body": (415, {"content": RED, "headers": {"content-encoding": "gzip"}}),
+    "gzip file": (415, {"content": b"\x1f\x8b\x08" + bytes(40)}),
     "text": (415, {"content": b"hello, this is no picture at all"}),
     "HTML": (415, {"content": b"<html><body>no</body></html>"}),
     "GIF": (415, {"content": builders.encode(builders.plate(), "gif")}),
@@ -172,6 +133,11 @@ def test_bad_input_is_the_senders_fault_and_says_why(
     assert len(found.detail) > 10
     assert "Traceback" not in found.detail
     assert door.engine.sizes == []
+
+
+def test_a_compressed_body_is_told_what_is_accepted(door: Door) -> None:
+    assert door.inspect(content=RED, headers={"content-encoding": "br"}).headers["accept-encoding"] == "identity"
+    assert door.inspect(content=RED, headers={"content-encoding": "identity"}).status_code == 200
 
 
 def test_an_endless_body_is_refused_before_its_end(door: Door) -> None:
@@ -261,12 +227,12 @@ def test_eight_at_once_share_an_engine_call(door: Door) -> None:
 
 def test_overload_is_said_at_once_and_passes(door: Door) -> None:
     answers = hold_engine(door, 6, max_queue=2, max_batch=1)
-    codes = sorted(answer.status_code for answer in answers)
-    assert codes == [200, 200, 200, 503, 503, 503, 503]
+    # Four can be here at once, one with the engine and two in the queue; the fourth finds the queue full.
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 429, 429, 429, 503]
     for answer in answers:
-        if answer.status_code == 503:
+        if answer.status_code != 200:
             assert int(answer.headers["retry-after"]) >= 1
-            assert problem(answer, 503).title == "Overloaded"
+            assert problem(answer, answer.status_code).title in ("Overloaded", "Too many requests")
     assert counted(door.host.metrics, "passline_overloaded_total") == 4
     assert door.inspect(content=RED).status_code == 200
 
@@ -274,7 +240,9 @@ def test_overload_is_said_at_once_and_passes(door: Door) -> None:
 def test_more_requests_than_can_wait_are_refused_before_their_body_is_read(door: Door) -> None:
     door.start(max_queue=1, max_batch=1)
     with door.host.admitted(), door.host.admitted(), door.host.admitted():
-        assert problem(door.inspect(content=b""), 503).title == "Overloaded"
+        refused = door.inspect(content=b"")
+    assert problem(refused, 429).title == "Too many requests"
+    assert int(refused.headers["retry-after"]) >= 1
     assert problem(door.inspect(content=b""), 400).title == "No picture"
 
 
@@ -355,6 +323,50 @@ def test_a_client_that_left_is_dropped_before_the_engine(door: Door) -> None:
     assert counted(door.host.metrics, "passline_requests_total", route=INSPECT, status="499", verdict="") == 1
 
 
+def test_a_request_cancelled_while_it_waits_for_the_picture_threads_is_never_decoded(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+    monkeypatch.setattr("serving.inspecting.decode_image", lambda data, _: decoded.append(len(data)) or PLATE.copy())
+    gate = threading.Event()
+
+    async def story(client: httpx.AsyncClient) -> httpx.Response:
+        held = [asyncio.ensure_future(door.host.in_pool(lambda: gate.wait(20))) for _ in range(64)]
+        await asyncio.sleep(0.05)
+        waiting = asyncio.ensure_future(client.post(INSPECT, content=RED))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        gate.set()
+        await asyncio.gather(*held)
+        assert decoded == []
+        return await client.post(INSPECT, content=RED)
+
+    assert door.run(story).status_code == 200
+    assert decoded == [len(RED)]
+
+
+def test_a_large_output_is_concluded_beside_the_event_loop_with_the_same_answer(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = door.inspect(content=RED).json()["detections"]
+    monkeypatch.setattr("serving.inspecting.INLINE_VALUES", 0)
+    assert door.inspect(content=RED).json()["detections"] == at_once != []
+
+
+def test_a_grey_frame_is_the_grey_picture(door: Door) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (48, 64), dtype=np.uint8)
+    picture = door.inspect(content=builders.encode(np.repeat(grey[..., None], 3, axis=2))).json()
+    frame = door.inspect(content=grey.tobytes(), headers={"X-Passline-Frame": "shape=48,64; order=gray"}).json()
+    assert frame["detections"] == picture["detections"]
+    assert frame["image_wh"] == [64, 48]
+
+
+def test_a_frame_can_be_drawn_on(door: Door) -> None:
+    frame = door.ask("POST", ANNOTATED, content=BGR, headers={"X-Passline-Frame": FRAME + "bgr"})
+    assert frame.content == door.ask("POST", ANNOTATED, content=RED).content
+
+
 @pytest.mark.parametrize(
     ("accept", "kind"),
     [
@@ -395,7 +407,27 @@ class TestStatus:
 
     def test_unknown_paths_and_methods_are_problems_too(self, door: Door) -> None:
         problem(door.ask("GET", "/v1/nothing"), 404)
-        problem(door.ask("GET", INSPECT), 405)
+        problem(door.ask("POST", INSPECT + "/", content=RED), 404)
+
+    @pytest.mark.parametrize("path", [INSPECT, ANNOTATED])
+    @pytest.mark.parametrize("method", ["GET", "OPTIONS", "PUT", "DELETE", "BREW"])
+    def test_other_methods_are_problems_that_name_the_right_one(self, door: Door, method: str, path: str) -> None:
+        response = door.ask(method, path)
+        problem(response, 405)
+        assert response.headers["allow"] == "POST"
+
+    def test_head_is_refused_too(self, door: Door) -> None:
+        assert door.ask("HEAD", INSPECT).status_code == 405
+
+    def test_an_error_in_another_route_is_a_problem(self, door: Door, caplog: pytest.LogCaptureFixture) -> None:
+        door.releases.status = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+
+        async def ask(_: httpx.AsyncClient) -> httpx.Response:
+            transport = httpx.ASGITransport(app=door.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://door") as client:
+                return await client.get("/v1/release")
+
+        assert "division" not in problem(door.run(ask), 500).detail
 
 
 class TestDescription:
@@ -405,7 +437,7 @@ class TestDescription:
         for path in (INSPECT, ANNOTATED):
             post = paths[path]["post"]
             assert {"image/*", "multipart/form-data", "application/json"} <= set(post["requestBody"]["content"])
-            for status in ("400", "413", "415", "422", "500", "503", "504"):
+            for status in ("400", "413", "415", "422", "429", "500", "503", "504"):
                 assert "application/problem+json" in post["responses"][status]["content"]
 
     def test_the_page_needs_nothing_from_elsewhere(self, door: Door) -> None:

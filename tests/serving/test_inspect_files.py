@@ -1,18 +1,23 @@
 from __future__ import annotations
 
+import json
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
 import builders
 from builders import BLUE, LIMITS, RED, encode, plate
 from data_contracts.detections import Detection, Verdict
-from data_contracts.errors import BundleError, InvalidInput
+from data_contracts.errors import BundleError, InvalidInput, OutsideSystemError
 from data_contracts.inspection import Inspection, ProblemDetails, ReleaseRef
+from deployments.cli import app
 from serving.images import read_image
-from serving.inspect_files import inspect_files
+from serving.inspect_files import FileInspection, inspect_files
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +126,89 @@ def test_another_server_s_answer_is_not_taken_for_one(service, pictures):
     assert "address of a Passline service" in red.error
 
 
-def test_a_service_that_is_down_is_named(pictures):
-    (red,) = inspect_files(pictures[:1], url="http://127.0.0.1:9")
-    assert "http://127.0.0.1:9/v1/inspect" in red.error
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://127.0.0.1:9/", "127.0.0.1:9", "http://[", ""])
+def test_nobody_answering_is_said_once_and_before_any_picture(pictures, url):
+    with pytest.raises(OutsideSystemError, match="Is the service up"):
+        inspect_files(pictures, url=url)
+
+
+def test_a_folder_stands_for_its_pictures(bundle, pictures, tmp_path):
+    (tmp_path / "labels.txt").write_text("0 0.5 0.5 1 1")
+    (tmp_path / "._red.png").write_bytes(b"\x00\x05\x16\x07")
+    (tmp_path / "deeper").mkdir()
+    answers = inspect_files([tmp_path, pictures[0]], bundle=bundle)
+    assert [Path(answer.file).name for answer in answers] == ["blue.png", "broken.jpg", "red.png", "red.png"]
+
+
+def odd_files(folder: Path) -> dict[Path, str]:
+    """Files that are no pictures, and words of what is said about them."""
+    (folder / "empty").mkdir()
+    os.mkfifo(folder / "pipe.png")
+    (folder / "text.jpg").write_text("<html>404</html>")
+    (folder / "nothing.jpg").touch()
+    with (folder / "huge.png").open("wb") as file:
+        file.truncate(2**31)
+    return {
+        folder / "empty": "picture files in it",
+        folder / "pipe.png": "a plain file",
+        folder / "text.jpg": "text starting with",
+        folder / "nothing.jpg": "no bytes",
+        folder / "huge.png": "at most 1073741824 bytes",
+        folder / "missing.png": "No such file or directory: ",
+    }
+
+
+def test_every_odd_file_is_reported_and_none_stops_the_others(bundle, pictures, tmp_path):
+    odd = odd_files(tmp_path)
+    answers = inspect_files([*odd, pictures[0]], bundle=bundle)
+    for answer, (path, words) in zip(answers, odd.items(), strict=False):
+        assert answer.file == str(path)
+        assert words in answer.error
+    assert answers[-1].answer.verdict == Verdict.NG
+
+
+def test_a_name_that_is_no_text_can_be_printed(bundle, tmp_path):
+    file = tmp_path / os.fsdecode(b"part-\xff.png")
+    file.write_bytes(encode(plate((64, 48), background=RED)))
+    (answer,) = inspect_files([file], bundle=bundle, annotate_dir=tmp_path)
+    assert answer.file.endswith("part-\ufffd.png")
+    assert answer.answer.verdict == Verdict.NG
+    assert json.dumps(answer.model_dump(mode="json"))
+
+
+def test_an_answer_is_kept_when_only_its_drawing_fails(bundle, pictures, tmp_path):
+    (tmp_path / "taken").touch()
+    (answer,) = inspect_files(pictures[:1], bundle=bundle, annotate_dir=tmp_path / "taken")
+    assert answer.answer.verdict == Verdict.NG
+    assert str(tmp_path / "taken") in answer.error
+
+
+class TestCommand:
+    @staticmethod
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(app, ["inspect", *map(str, arguments)])
+
+    def test_all_well_is_exit_0(self, bundle, pictures):
+        result = self.run(pictures[0], pictures[2], "--bundle", bundle)
+        assert result.exit_code == 0
+        red, blue = result.stdout.splitlines()
+        assert red.startswith(f"{pictures[0]}: NG  red ")
+        assert blue == f"{pictures[2]}: OK  no defect"
+
+    def test_one_bad_file_is_exit_1_and_all_are_reported(self, bundle, pictures):
+        result = self.run(*pictures, "--bundle", bundle)
+        assert result.exit_code == 1
+        assert len(result.stdout.splitlines()) == 2
+        assert "broken.jpg: not inspected: " in result.stderr
+        assert "missing.png: not inspected: No such file" in result.stderr
+
+    def test_json_is_one_list_also_with_errors(self, bundle, pictures, tmp_path):
+        result = self.run(*pictures, "--bundle", bundle, "--json", "--annotate", tmp_path / "out")
+        assert result.exit_code == 1
+        listed = [FileInspection.model_validate(one) for one in json.loads(result.stdout)]
+        assert [one.answer is not None for one in listed] == [True, False, True, False]
+        assert Path(listed[0].annotated).is_file()
+
+    def test_nobody_answering_is_a_plain_error(self, pictures):
+        result = self.run(pictures[0], "--url", "http://127.0.0.1:9")
+        assert isinstance(result.exception, OutsideSystemError)  # `main` makes exit 2 of it

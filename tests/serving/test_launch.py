@@ -41,6 +41,7 @@ def test_the_command_names_address_and_drain_time() -> None:
     assert command[command.index("--port") + 1] == "3100"
     assert command[command.index("--host") + 1] == "127.0.0.1"
     assert int(command[command.index("--timeout-graceful-shutdown") + 1]) < 120
+    assert int(command[command.index("--timeout-keep-alive") + 1]) > 60
 
 
 def test_the_environment_keeps_bentoml_in_the_store_and_silent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,14 +118,22 @@ def test_end_to_end_output_is_not_suppressed_again():
 
 NAN, INF = float("nan"), float("inf")
 IMPOSSIBLE = {
-    "score is not a number": ("raw", raw((32, 32, 16, 8, NAN, 0.1)), "not numbers"),
+    "score is not a number": ("raw", raw((32, 32, 16, 8, NAN, 0.1)), "a score of nan"),
+    "second score is not a number": ("raw", raw((32, 32, 16, 8, 0.9, NAN)), "a score of nan"),
+    "unseen score is not a number": ("raw", raw((32, 32, 16, 8, 0.9, 0.1), (9, 9, 1, 1, NAN, 0)), "a score of nan"),
+    "minus infinity": ("raw", raw((32, 32, 16, 8, -INF, -INF)), "a score of -inf"),
+    "infinity": ("raw", raw((32, 32, 16, 8, INF, 0.1)), "a score of inf"),
+    "negative": ("raw", raw((32, 32, 16, 8, -3, -2)), "a score of -2"),
     "score over one": ("raw", raw((32, 32, 16, 8, 7.5, 0.1)), "a score of 7.5"),
     "box is not a number": ("raw", raw((NAN, 32, 16, 8, 0.9, 0.1)), "finite boxes"),
     "infinite box": ("raw", raw((32, 32, INF, 8, 0.9, 0.1)), "finite boxes"),
     "a class too many": ("raw", raw((32, 32, 16, 8, 0.9, 0.1, 0.1)), "6 on axis 0"),
     "a class too few": ("raw", raw((32, 32, 16, 8, 0.9)), "6 on axis 0"),
     "batch axis left": ("raw", raw((32, 32, 16, 8, 0.9, 0.1))[None], "shape"),
-    "end to end: score": ("end_to_end", np.array([[0, 0, 9, 9, NAN, 0]], np.float32), "not numbers"),
+    "end to end: score": ("end_to_end", np.array([[0, 0, 9, 9, NAN, 0]], np.float32), "a score of nan"),
+    "end to end: minus infinity": ("end_to_end", np.array([[0, 0, 9, 9, -INF, 0]], np.float32), "a score of -inf"),
+    "end to end: box": ("end_to_end", np.array([[0, NAN, 9, 9, 0.9, 0]], np.float32), "finite boxes"),
+    "end to end: class is not a number": ("end_to_end", np.array([[0, 0, 9, 9, 0.9, NAN]], np.float32), "class ids"),
     "end to end: class id": ("end_to_end", np.array([[0, 0, 9, 9, 0.9, 2]], np.float32), "class ids from 0 to 1"),
     "end to end: columns": ("end_to_end", np.zeros((3, 7), np.float32), "6 on axis 1"),
 }

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 import builders
-from data_contracts.bundle import MODEL_FILE
 from data_contracts.errors import BundleError, NotReady
 from data_contracts.release import CandidateMode, DesiredState
 from fakes import FakeEngine, counted, fake_resident, fresh_metrics
 from serving.bundle import Bundle, open_bundle
 from serving.metrics import Metrics
 from serving.releases import ReleaseManager
-from serving.resident import Resident, load_resident, warm_sizes
+from serving.resident import Resident
 from serving.settings import HostSettings
 from serving.store import ReleaseStore
 
@@ -233,35 +232,3 @@ def wait_for(check: Callable[[], Any]) -> Any:
             return found
         time.sleep(0.05)
     raise AssertionError("it did not happen within 10 s")
-
-
-class TestLoading:
-    """The real thing: bundle, ONNX Runtime, warm-up, golden check."""
-
-    @pytest.fixture
-    def load(self, stage: Stage, tmp_path: Path) -> Callable[[str], Resident]:
-        stage.store.add_bundle(builders.first_bundle(tmp_path / "real"), self.digest(tmp_path))
-        return lambda digest: load_resident(stage.store, stage.settings, 1, stage.metrics, digest)
-
-    @staticmethod
-    def digest(tmp_path: Path) -> str:
-        return builders.first_bundle(tmp_path / "real").name
-
-    def test_a_good_one_is_warm_and_names_its_engine(self, load: Callable[[str], Resident], tmp_path: Path) -> None:
-        resident = load(self.digest(tmp_path))
-        assert (resident.record.provider, resident.record.precision, resident.record.warm) == ("cpu", "fp32", True)
-        assert resident.ref.version == "1"
-
-    def test_a_wrong_byte_is_named(self, stage: Stage, load: Callable[[str], Resident], tmp_path: Path) -> None:
-        file = stage.store.releases / self.digest(tmp_path) / MODEL_FILE
-        file.write_bytes(file.read_bytes()[:-1] + b"x")
-        with pytest.raises(BundleError, match=MODEL_FILE):
-            load(self.digest(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("largest", "sizes"),
-    [(1, (1,)), (2, (1, 2)), (8, (1, 2, 3, 4, 5, 6, 7, 8)), (64, (1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64))],
-)
-def test_batch_sizes_that_are_warmed(largest: int, sizes: tuple[int, ...]) -> None:
-    assert warm_sizes(largest) == sizes

@@ -12,6 +12,7 @@ import builders
 from builders import encode, model_spec, noisy_plate
 from data_contracts.bundle import NmsSettings
 from data_contracts.letterbox import ULTRALYTICS_LETTERBOX, boxes_to_image, fit_letterbox
+from picture_files import READ
 from serving.images import ImageLimits, read_image
 from serving.postprocess import boxes_of
 from serving.preprocess import letterbox_image, to_tensor
@@ -110,7 +111,73 @@ def test_suppression_is_the_same(ultralytics, classes, iou, seed):
     np.testing.assert_array_equal(ours.boxes_xyxy_px, np.clip(theirs[:, :4].numpy(), 0, 640))
 
 
+def tied(output: np.ndarray) -> np.ndarray:
+    """Only ten different scores: most boxes tie with others."""
+    output[4:] = np.ceil(output[4:] * 10) / 10
+    return output
+
+
+def on_one_place(output: np.ndarray) -> np.ndarray:
+    """All boxes the same."""
+    output[:4] = [[320], [320], [50], [50]]
+    return output
+
+
+def flat(output: np.ndarray) -> np.ndarray:
+    """Boxes without area."""
+    output[3] = 0
+    return output
+
+
+CROWDS = {
+    "ties": (tied, 800, 300, 30_000),
+    "ties of one place": (lambda output: tied(on_one_place(output)), 400, 300, 30_000),
+    "without area": (flat, 400, 300, 30_000),
+    "more than may be found": (lambda output: output, 8400, 20, 30_000),
+    "more candidates than the cap": (lambda output: output, 8400, 300, 500),
+}
+"""Ties at the cap are left out: there Ultralytics' own sort picks any of them."""
+
+
+@pytest.mark.parametrize(("shape", "anchors", "found", "candidates"), CROWDS.values(), ids=CROWDS)
+def test_suppression_is_the_same_in_crowds(ultralytics, shape, anchors, found, candidates):
+    output = shape(random_output(1, 3, anchors))
+    tensor = ultralytics["torch"].from_numpy(output[None].copy())
+    (theirs,) = ultralytics["nms"](tensor, conf_thres=0.05, iou_thres=0.5, max_det=found, max_nms=candidates)
+    spec = model_spec("abc", (640, 640), nms=NmsSettings(iou=0.5, max_candidates=candidates, max_detections=found))
+    ours = boxes_of(output, spec, fit_letterbox((640, 640), (640, 640), RULE), 0.05)
+    np.testing.assert_array_equal(ours.scores, theirs[:, 4].numpy())
+    # Which of several equal scores comes first is nobody's promise: where there are ties, the boxes are a set.
+    rows = [np.hstack([ours.boxes_xyxy_px, ours.scores[:, None], ours.class_ids[:, None]]), theirs.numpy()]
+    rows[1][:, :4] = rows[1][:, :4].clip(0, 640)
+    np.testing.assert_array_equal(*(table[np.lexsort(table.T)].astype(np.float32) for table in rows))
+
+
+def test_an_end_to_end_output_is_cut_the_same_way(ultralytics):
+    rng = np.random.default_rng(0)
+    rows = np.hstack(
+        [rng.uniform(0, 300, (300, 2)), rng.uniform(300, 640, (300, 2)), np.sort(rng.random((300, 1)), 0)[::-1]]
+    )
+    output = np.hstack([rows, rng.integers(0, 3, (300, 1))]).astype(np.float32)
+    (theirs,) = ultralytics["nms"](ultralytics["torch"].from_numpy(output[None].copy()), conf_thres=0.25, max_det=100)
+    nms = NmsSettings(iou=0.1, max_candidates=30_000, max_detections=100)
+    spec = model_spec("abc", (640, 640), layout="end_to_end", nms=nms)
+    ours = boxes_of(output, spec, fit_letterbox((640, 640), (640, 640), RULE), 0.25)
+    assert len(ours) == 100
+    np.testing.assert_array_equal(ours.boxes_xyxy_px, theirs[:, :4].numpy())
+    np.testing.assert_array_equal(ours.scores, theirs[:, 4].numpy())
+
+
 LIMITS = ImageLimits(2**26, 2**26)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_the_trainer_s_reader_gives_the_same_pixels_of_every_kind(ultralytics, tmp_path, name):
+    """A12: what the service reads, the trainer reads the same way."""
+    file = tmp_path / ("picture.tif" if "tiff" in name else "picture.png")
+    file.write_bytes(READ[name][0])
+    theirs = ultralytics["imread"](file, cv2.IMREAD_COLOR)
+    np.testing.assert_array_equal(read_image(file, LIMITS)[..., ::-1], theirs)
 
 
 def test_the_trainer_s_reader_sees_the_same_pixels(ultralytics):

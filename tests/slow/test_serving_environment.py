@@ -46,9 +46,15 @@ def test_training_packages_are_not_there(python: str, package: str) -> None:
 
 
 def test_the_service_loads_nothing_of_the_training_side(python: str, tmp_path: Path) -> None:
-    loaded = loaded_after(python, "serving.service", tmp_path)
+    loaded = loaded_after(python, "serving.worker", tmp_path)
     assert not loaded & set(BANNED)
     assert {"bentoml", "onnxruntime"} <= loaded
+
+
+def test_the_process_that_keeps_the_workers_stays_small(python: str, tmp_path: Path) -> None:
+    loaded = loaded_after(python, "serving.service", tmp_path)
+    assert "bentoml" in loaded
+    assert not loaded & {"onnxruntime", "cv2", "fastapi"}
 
 
 @pytest.mark.parametrize("module", ["serving.detector", "serving.agent", "serving.store", "serving.fingerprint"])

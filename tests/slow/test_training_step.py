@@ -88,8 +88,8 @@ def test_nothing_reached_for_another_machine_or_an_installer(report):
 def test_the_home_folder_and_the_working_directory_stay_clean(report):
     folder = Path(report["folder"])
     assert [path for path in (folder / "home").rglob("*") if path.is_file()] == []
-    expected = {"again", "bare", "bundles", "dataset", "end_to_end", "export", "home", "raw", "report.json", "run"}
-    assert {path.name for path in folder.iterdir()} == expected | {"two-heads.pt", "var", "working", "failing"}
+    expected = {"again", "bare", "bundles", "dataset", "end_to_end", "export", "home", "probes", "raw", "report.json"}
+    assert {path.name for path in folder.iterdir()} == expected | {"run", "two-heads.pt", "var", "working", "failing"}
 
 
 def test_one_run_per_training_and_the_failed_one_is_closed(report, client):

@@ -1,13 +1,15 @@
 """Promotion: what may be promoted today, and in which order the aliases move."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import builders
-from data_contracts.errors import ReleaseError
+from data_contracts.errors import BundleError, ReleaseError
 from serving.bundle import Bundle, open_bundle
-from tasks.promote import find_version, gates_still_hold, move_aliases
+from tasks.channel import ReleaseChannel
+from tasks.promote import find_version, gates_still_hold, move_aliases, publish_release
 from tasks.registry import RegisteredVersion
 from tasks.seal import add_attestation
 
@@ -33,6 +35,28 @@ class FakeRegistry:
     def delete_alias(self, name: str, alias: str) -> None:
         self.held.pop(alias, None)
         self.journal.append((alias, None))
+
+
+class Shelf:
+    """A registry from which a probe set can be taken."""
+
+    def __init__(self, probe: Path) -> None:
+        self.probe = probe
+
+    def download_probe_set(self, version: RegisteredVersion, target: Path) -> Path:
+        return Path(shutil.copytree(self.probe, target / "probe_set"))
+
+
+def test_the_probe_set_is_published_before_the_bundle_that_names_it(tmp_path: Path) -> None:
+    path, probe = builders.probed_bundle(tmp_path / "made")
+    bundle, channel, shelf = open_bundle(path), ReleaseChannel(tmp_path / "channel"), Shelf(probe)
+    assert publish_release(shelf, version(1), bundle, channel, tmp_path) == channel.bundle_path(bundle.digest)
+    assert channel.probe_path(probe.name).is_dir()
+    broken = ReleaseChannel(tmp_path / "other")
+    (probe / "pictures" / "000.png").write_bytes(b"x")
+    with pytest.raises(BundleError, match=r"000\.png"):
+        publish_release(shelf, version(1), bundle, broken, tmp_path / "again")
+    assert not broken.bundle_path(bundle.digest).exists()
 
 
 def version(number: int) -> RegisteredVersion:

@@ -11,9 +11,10 @@ import builders
 from data_contracts.errors import BundleError, ReleaseError
 from data_contracts.release import IntentOutcome
 from serving.bundle import Bundle, open_bundle
+from serving.probe_files import ProbeFolder, open_probe_set
 from serving.store import ReleaseStore
 from tasks.channel import ReleaseChannel
-from tasks.redeploy import fetch_bundle, new_intent, watch_intent
+from tasks.redeploy import fetch_bundle, fetch_probe_set, new_intent, watch_intent
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,38 @@ def test_a_bundle_that_was_altered_in_the_channel_stays_out(
     with pytest.raises(BundleError, match=r"model\.onnx"):
         fetch_bundle(store, channel, bundle.digest)
     assert not list(store.releases.iterdir())
+
+
+@pytest.fixture
+def probe(tmp_path: Path) -> ProbeFolder:
+    return open_probe_set(builders.make_probe_set(tmp_path / "probe"))
+
+
+def test_a_published_probe_set_reaches_the_store(
+    probe: ProbeFolder, channel: ReleaseChannel, store: ReleaseStore
+) -> None:
+    assert channel.publish_probe_set(probe) == channel.publish_probe_set(probe) == channel.probe_path(probe.digest)
+    fetched = fetch_probe_set(store, channel, probe.digest)
+    assert fetched == store.probes / probe.digest
+    assert store.probe_set(probe.digest).probe == probe.probe
+
+
+def test_a_held_probe_set_needs_no_channel_and_one_that_nobody_has_is_no_error(
+    probe: ProbeFolder, channel: ReleaseChannel, store: ReleaseStore
+) -> None:
+    assert fetch_probe_set(store, channel, probe.digest) is None
+    store.add_probe_set(probe.path, probe.digest)
+    assert fetch_probe_set(store, channel, probe.digest) == store.probes / probe.digest
+
+
+def test_a_probe_set_that_was_altered_in_the_channel_stays_out(
+    probe: ProbeFolder, channel: ReleaseChannel, store: ReleaseStore
+) -> None:
+    picture = channel.publish_probe_set(probe) / "pictures" / "000.png"
+    picture.write_bytes(picture.read_bytes() + b"x")
+    with pytest.raises(BundleError, match=r"pictures/000\.png"):
+        fetch_probe_set(store, channel, probe.digest)
+    assert not list(store.probes.iterdir())
 
 
 def test_the_watch_ends_with_the_agents_word(store: ReleaseStore) -> None:

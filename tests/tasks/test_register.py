@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders import make_bundle
+from builders import make_bundle, make_probe_set, plate, probed_bundle
 from data_contracts.errors import BundleError, RegistryError
 from serving.bundle import open_bundle
 from tasks.gates import GatePolicy, GateReport, decide
@@ -29,11 +29,15 @@ class Models(FakeRegistry):
         self.made: list[RegisteredVersion] = []
         self.alias: tuple[str, str, int] | None = None
         self.metrics: Mapping[str, float] = {}
+        self.probe_set: Path | None = None
 
     def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int = 0) -> None:
         self.metrics = metrics
 
-    def register_bundle(self, name: str, run_id: str, bundle: Path, digest: str, label: str) -> RegisteredVersion:
+    def register_bundle(
+        self, name: str, run_id: str, bundle: Path, digest: str, label: str, probe_set: Path | None = None
+    ) -> RegisteredVersion:
+        self.probe_set = probe_set
         self.made.append(RegisteredVersion(name, 1, digest, label, run_id))
         return self.made[-1]
 
@@ -62,6 +66,23 @@ def test_an_accepted_bundle_becomes_the_candidate_with_its_evidence(bundle: Path
     assert GateReport.model_validate(written["statement"]) == report
     assert (bundle / "attestations" / "measurements.json").is_file()
     assert open_bundle(bundle).digest == bundle.name
+
+
+def test_the_probe_set_that_a_bundle_names_goes_with_it(tmp_path: Path):
+    bundle, probe = probed_bundle(tmp_path)
+    registry = Models()
+    register(registry, bundle, *report_about(bundle.name), probe)  # type: ignore[arg-type]
+    assert registry.probe_set == probe
+
+
+@pytest.mark.parametrize("which", ["none", "another"])
+def test_without_its_own_probe_set_a_bundle_is_not_registered(tmp_path: Path, which: str):
+    bundle, _ = probed_bundle(tmp_path)
+    other = make_probe_set(tmp_path / "other", [plate()])
+    registry, given = Models(), {"none": None, "another": other}[which]
+    with pytest.raises((RegistryError, BundleError), match=r"probe(_| |\.json)"):
+        register(registry, bundle, *report_about(bundle.name), given)  # type: ignore[arg-type]
+    assert registry.made == []
 
 
 def test_a_refused_bundle_is_not_registered_and_the_reason_is_told(bundle: Path):

@@ -9,19 +9,21 @@ import pytest
 from pydantic import ValidationError
 
 from builders import GREEN, RED, colour_stub, model_spec, provenance
-from data_contracts.bundle import MODEL_FILE, Tolerance, VerdictRule
+from data_contracts.bundle import MODEL_FILE, ProbeLimit, Tolerance, VerdictRule
 from data_contracts.detections import Verdict
 from data_contracts.errors import BundleError, DatasetError
 from serving.bundle import hash_file, open_bundle
 from serving.detector import check_golden
+from serving.probe_files import open_probe_set
 from tasks.export import ExportedModel
 from tasks.pictures import bundle_detector
 from tasks.seal import SealConfig, SealedBundle, add_attestation, choose_golden, seal, version_label
 from training_fakes import patch_picture, truth
 
 CONFIG = SealConfig(
-    name="plates", golden_pictures=3, golden_score_floor=0.05, tolerances={"fp32": Tolerance(box_px=0.5, score=0.01)}
-)
+    name="plates", golden_pictures=3, golden_score_floor=0.05, tolerances={"fp32": Tolerance(box_px=0.5, score=0.01)},
+    probe_pictures=3, probe_limits={"fp32": ProbeLimit(max_flip_share=0.0, min_box_share=1.0)},
+)  # fmt: skip
 RULE = VerdictRule(kind="any_box_over_threshold", thresholds=(0.25, 0.25), chosen_on="a test")
 
 
@@ -54,6 +56,15 @@ def test_a_sealed_bundle_opens_under_its_digest_and_reproduces_its_golden_pictur
     check_golden(bundle_detector(bundle), bundle)
     assert {picture.verdict for picture in bundle.golden.pictures} == {Verdict.OK, Verdict.NG}
     assert [path.name for path in sealed.path.parent.iterdir()] == [sealed.digest]
+
+
+def test_the_manifest_names_the_probe_set_that_lies_beside_the_bundles(sealed: SealedBundle):
+    manifest, folder = open_bundle(sealed.path).manifest, open_probe_set(sealed.probe)
+    assert manifest.probe_set == folder.digest
+    assert manifest.probe_limits == CONFIG.probe_limits
+    assert folder.probe.model == manifest.files[MODEL_FILE].sha256
+    assert sealed.probe.parent == sealed.path.parent.parent / "probes"
+    assert [path.name for path in sealed.probe.parent.iterdir()] == [folder.digest]
 
 
 def test_golden_pictures_are_8_bit_rgb_png_of_different_shapes(sealed: SealedBundle):

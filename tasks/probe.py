@@ -1,0 +1,102 @@
+"""Make the probe set of a bundle: pictures of the validation split with the answers of FP32 ONNX Runtime."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter, deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_contracts.base import Sha256
+from data_contracts.bundle import VerdictRule
+from data_contracts.errors import DatasetError, Problem
+from data_contracts.probe import PROBE_FILE, PROBE_PICTURES_DIR, ProbePicture, ProbeSet
+from serving.bundle import hash_file
+from serving.detector import Detector
+from serving.probe_files import ProbeFolder, open_probe_set
+from serving.verdict import judge, score_floor
+from tasks.ground_truth import GroundTruth
+from tasks.pictures import detect_files
+
+
+def choose_probe(truth: Sequence[GroundTruth], count: int) -> tuple[GroundTruth, ...]:
+    """Up to `count` pictures, taken in turn from those without defects and from those of each class.
+
+    A picture of several classes stands for its rarest. Within a group the pictures are spread evenly over the split's
+    order. The same split gives the same choice. Worked example: of 100 good pictures, 100 with class 0 and 2 with class
+    1, nine are taken as 4 good, 3 with class 0 and 2 with class 1. Raises DatasetError when there is no picture.
+    """
+    if not truth:
+        raise DatasetError(Problem("probe set", "pictures in the validation split", "none", "Add some."))
+    seen = Counter(class_id for one in truth for class_id in {int(class_id) for class_id in one.class_ids})
+    groups: dict[int, list[GroundTruth]] = {}
+    for one in truth:
+        rarest = min((int(class_id) for class_id in one.class_ids), key=lambda class_id: seen[class_id], default=-1)
+        groups.setdefault(rarest, []).append(one)
+    sizes = _shares([len(groups[key]) for key in sorted(groups)], min(count, len(truth)))
+    return tuple(one for key, size in zip(sorted(groups), sizes, strict=True) for one in _spread(groups[key], size))
+
+
+def _shares(available: Sequence[int], count: int) -> list[int]:
+    """How many of each group, handed out one by one in turn until `count` are given or all are taken."""
+    given = [0] * len(available)
+    turn = deque(range(len(available)))
+    for _ in range(min(count, sum(available))):
+        while given[turn[0]] == available[turn[0]]:
+            turn.popleft()
+        given[turn[0]] += 1
+        turn.rotate(-1)
+    return given
+
+
+def _spread(group: Sequence[GroundTruth], size: int) -> list[GroundTruth]:
+    return [group[number * len(group) // size] for number in range(size)]
+
+
+def make_probe_set(
+    truth: Sequence[GroundTruth],
+    count: int,
+    detector: Detector,
+    model: Sha256,
+    rule: VerdictRule,
+    target_root: Path,
+) -> ProbeFolder:
+    """Make `<target_root>/<digest>`, all or nothing, from `count` pictures and what the detector finds in them.
+
+    Boxes are recorded from the lowest threshold on: those below cannot matter to a verdict.
+    """
+    target_root.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target_root))
+    try:
+        probe = _write_probe(draft, choose_probe(truth, count), detector, model, rule)
+        target = target_root / probe.digest
+        draft.chmod(0o755)
+        if not target.exists():
+            draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return open_probe_set(target, probe.digest)
+
+
+def _write_probe(
+    folder: Path, chosen: Sequence[GroundTruth], detector: Detector, model: Sha256, rule: VerdictRule
+) -> ProbeSet:
+    (folder / PROBE_PICTURES_DIR).mkdir()
+    floor = score_floor(rule)
+    pictures = []
+    answers = detect_files(detector, [one.picture for one in chosen], floor)
+    for number, (one, found) in enumerate(zip(chosen, answers, strict=True)):
+        name = f"{PROBE_PICTURES_DIR}/{number:03d}{one.picture.suffix.lower()}"
+        shutil.copyfile(one.picture, folder / name)
+        pictures.append(
+            ProbePicture(
+                file=name,
+                entry=hash_file(folder / name),
+                verdict=judge(found, rule)[0],
+                detections=found.records(detector.spec.class_names),
+            )
+        )
+    probe = ProbeSet(schema_version=1, model=model, score_floor=floor, pictures=tuple(pictures))
+    (folder / PROBE_FILE).write_text(probe.to_json(), encoding="utf-8")
+    return probe
