@@ -67,7 +67,7 @@ format: $(DEV)/.made  ## Format the code.
 	@$(DEV)/bin/ruff format .
 
 bench: setup  ## Measure the claims; JSON goes to var/bench/.
-	@for name in pipeline; do $(PASSLINE) bench $$name || exit 1; done
+	@for name in pipeline serving start batching engines gpu fuzz; do $(PASSLINE) bench $$name || exit 1; done
 
 lock:  ## Re-make the hashed locks from requirements/*.in (needs uv).
 	@requirements/lock.sh

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.answers import agreement, boxes_in, check_answer
+from benchmarks.http_answer import status_and_body, whole_length
 from benchmarks.load import (
     LoadResult,
     Pictures,
@@ -23,7 +24,6 @@ from benchmarks.load import (
     slope_per_s,
     takt_schedule,
 )
-from benchmarks.load_loop import status_and_body, whole_length
 
 BODIES = tuple(bytes([65 + index]) * 50_000 for index in range(3))
 BOXES = tuple(np.array([[0, 0, 10 + 50 * index, 10, 0.9, index]], np.float32) for index in range(3))

@@ -44,11 +44,17 @@ def test_the_command_names_address_and_drain_time() -> None:
     assert int(command[command.index("--timeout-keep-alive") + 1]) > 60
 
 
+def test_the_host_may_set_its_own_heaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "8")
+    assert serve_environment(settings())["MALLOC_ARENA_MAX"] == "8"
+
+
 def test_the_environment_keeps_bentoml_in_the_store_and_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENTOML_HOME", "/home/someone/bentoml")
     environment = serve_environment(settings(service_workers=3))
     assert environment["BENTOML_DO_NOT_TRACK"] == "True"
     assert environment["ORT_DISABLE_TELEMETRY"] == "1"
+    assert environment["MALLOC_ARENA_MAX"] == "2"
     assert environment["BENTOML_HOME"] == "/somewhere/host/bentoml"
     assert Path(environment["PASSLINE_STORE"]).is_absolute()
     assert environment["BENTOML_CONFIG_OPTIONS"] == "services.inspection.workers=3"
