@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from data_contracts.base import Contract, Fraction
 
@@ -29,6 +29,9 @@ class Detection(Contract):
     class_name: str
     score: Fraction
     box_xyxy_px: tuple[Pixels, Pixels, Pixels, Pixels] = Field(description="Left, top, right, bottom.")
+
+
+_RECORDS: TypeAdapter[tuple[Detection, ...]] = TypeAdapter(tuple[Detection, ...])
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +71,13 @@ class Detections:
 
     def records(self, class_names: tuple[str, ...]) -> tuple[Detection, ...]:
         """The same boxes as checked records, for JSON."""
-        return tuple(
-            Detection(
-                class_id=int(class_id),
-                class_name=class_names[class_id],
-                score=float(score),
-                box_xyxy_px=(float(box[0]), float(box[1]), float(box[2]), float(box[3])),
-            )
-            for box, score, class_id in zip(self.boxes_xyxy_px, self.scores, self.class_ids, strict=True)
+        rows = zip(self.class_ids.tolist(), self.scores.tolist(), self.boxes_xyxy_px.tolist(), strict=True)
+        # All at once: one call of the validator costs a fraction of a call for each box.
+        return _RECORDS.validate_python(
+            [
+                {"class_id": class_id, "class_name": class_names[class_id], "score": score, "box_xyxy_px": box}
+                for class_id, score, box in rows
+            ]
         )
 
     @classmethod

@@ -35,11 +35,27 @@ class BatchAnswer:
     infer_s: float
 
 
+class Picture(Protocol):
+    """A picture that the engine's thread makes ready before the call and concludes after it.
+
+    For engines on the CPU: pixels and engine share the same cores, so one thread that takes a picture all the way loses
+    no time to other threads, and what waits is a file instead of a tensor many times its size.
+    """
+
+    def prepare(self) -> Tensor:
+        """The tensor, (3, height, width). What it raises goes to this picture's caller and to no other."""
+        ...
+
+    def conclude(self, answer: BatchAnswer) -> None:
+        """Do what is left. What it raises goes to this picture's caller."""
+        ...
+
+
 @dataclass(eq=False, slots=True)
 class Item:
-    """A picture, (3, height, width), that waits for its answer. Times are of the monotonic clock."""
+    """A picture, or its tensor (3, height, width), that waits for its answer. Times are of the monotonic clock."""
 
-    tensor: Tensor
+    picture: Picture | Tensor
     expires_at: float
     arrived_at: float
     lane: Lane
@@ -55,8 +71,10 @@ class AnyBatcher(Protocol):
         """Nothing waits and nothing runs."""
         ...
 
-    async def submit(self, tensor: Tensor, *, expires_at: float, lane: Lane = Lane.INSPECTION) -> BatchAnswer:
-        """Run one picture, (3, height, width), through the engine; see `serving.batching.Batcher.submit`."""
+    async def submit(
+        self, picture: Picture | Tensor, *, expires_at: float, lane: Lane = Lane.INSPECTION
+    ) -> BatchAnswer:
+        """Run one picture, or its tensor (3, height, width), through the engine; see `serving.batching.Batcher`."""
         ...
 
     def close(self) -> None:

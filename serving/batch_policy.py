@@ -26,15 +26,23 @@ MARGIN = 0.01
 _NEWEST_WEIGHS = 0.2
 
 
-def batch_count(waiting: int, idle_streams: int, useful: int) -> int:
-    """How many of `waiting` go into one call when `idle_streams` are free, this one counted.
+EVEN = 2
+"""Several streams take one part in so many of their share of what waits. Measured at 160 px, 16 clients, two CPUs: 4
+gives calls of two, 0.88 of the machine's limit and a p99 of 1.22 times the median; 2 gives 0.90 and 1.3, 1 gives 0.94
+and 1.4."""
 
-    What waits is spread over the free streams before it is heaped up in one call.
 
-    >>> batch_count(5, 1, 8), batch_count(20, 1, 8), batch_count(5, 2, 8), batch_count(5, 2, 1)
-    (5, 8, 3, 1)
+def batch_count(waiting: int, streams: int, useful: int) -> int:
+    """How many of `waiting` go into one call: one stream takes all that pays, several share.
+
+    Several streams are a CPU's, where a larger call gains little and its pictures are worked on one after the other. So
+    each takes a part of its share, and latencies stay even: with calls as large as pay, what comes a moment too late
+    waits for all of them.
+
+    >>> batch_count(5, 1, 8), batch_count(20, 1, 8), batch_count(5, 2, 8), batch_count(12, 2, 8), batch_count(5, 2, 1)
+    (5, 8, 2, 3, 1)
     """
-    return min(useful, -(-waiting // idle_streams))
+    return min(useful, waiting if streams == 1 else -(-waiting // (streams * EVEN)))
 
 
 def fitting_count(deadlines: Sequence[float], now: float, seconds: Seconds) -> int:

@@ -15,14 +15,24 @@ from time import monotonic
 from typing import Literal
 
 from data_contracts.errors import EngineError, Overloaded, Problem
-from serving.batch_items import AnyBatcher, BatchAnswer, Item, Lane, Predict, Tensor, ignore
+from serving.batch_items import AnyBatcher, BatchAnswer, Item, Lane, Picture, Predict, Tensor, ignore
 from serving.batch_policy import Company, Forecast, Gaps, batch_count, company_pays, fitting_count, gap_count
 from serving.engine_call import Called, run_call
 from serving.engine_threads import FOREVER, EngineThreads
 from serving.lanes import Lanes
 from serving.latency import LatencyTable, LiveLatency
 
-__all__ = ["AnyBatcher", "BatchAnswer", "Batcher", "BatcherKind", "Lane", "Predict", "Tensor", "make_batcher"]
+__all__ = [
+    "AnyBatcher",
+    "BatchAnswer",
+    "Batcher",
+    "BatcherKind",
+    "Lane",
+    "Picture",
+    "Predict",
+    "Tensor",
+    "make_batcher",
+]
 
 BatcherKind = Literal["passline", "bentoml"]
 
@@ -63,15 +73,18 @@ class Batcher:
         self._company, self._gaps = Company(window_s), Gaps()
         self._threads = EngineThreads(streams, self._lock, self._take, self._run)
 
-    async def submit(self, tensor: Tensor, *, expires_at: float, lane: Lane = Lane.INSPECTION) -> BatchAnswer:
-        """Run one picture, (3, height, width), through the engine.
+    async def submit(
+        self, picture: Picture | Tensor, *, expires_at: float, lane: Lane = Lane.INSPECTION
+    ) -> BatchAnswer:
+        """Run one picture, or its tensor (3, height, width), through the engine.
 
         expires_at: event loop time after which nobody wants the answer. A caller that is cancelled leaves the queue.
         Raises Overloaded at once when the lane is full, or when this picture or one that was admitted before would be
-        answered too late; TimeoutError when the deadline passes all the same; EngineError when the engine failed.
+        answered too late; TimeoutError when the deadline passes all the same; EngineError when the engine failed; what
+        the picture itself raises.
         """
         loop = asyncio.get_running_loop()
-        item = Item(tensor, expires_at, monotonic(), lane, loop.create_future())
+        item = Item(picture, expires_at, monotonic(), lane, loop.create_future())
         with self._lock:
             self._admit(item)
             self._lanes.push(item)
@@ -129,15 +142,15 @@ class Batcher:
 
     def _deliver(self, called: Called) -> None:
         self._on_queue(len(self._lanes))
-        if called.failure is not None:
-            for item in called.items:
-                if not item.answer.done():
-                    item.answer.set_exception(called.failure)
-            return
-        self._on_batch(len(called.items))
-        for item, answer in zip(called.items, called.answers(), strict=True):
-            if not item.answer.done():
-                item.answer.set_result(answer)
+        if called.size:
+            self._on_batch(called.size)
+        for item, outcome in called.outcomes():
+            if item.answer.done():
+                continue
+            if isinstance(outcome, Exception):
+                item.answer.set_exception(outcome)
+            else:
+                item.answer.set_result(outcome)
 
     # --- in the engine's threads -------------------------------------------------------------------------------------
 
@@ -162,8 +175,7 @@ class Batcher:
     def _inspections(self, now: float) -> tuple[float, int]:
         """Seconds to wait for company, and how many go."""
         first, seconds = self._lanes.first(Lane.INSPECTION), self._latency.seconds
-        idle_streams = self._streams - len(self._running)
-        count = batch_count(self._lanes.count(Lane.INSPECTION), idle_streams, self._latency.useful)
+        count = batch_count(self._lanes.count(Lane.INSPECTION), self._streams, self._latency.useful)
         pause_s = first.arrived_at + self._company.window_s - now
         waits = (
             self._streams == 1
@@ -188,8 +200,8 @@ class Batcher:
         with self._lock:
             del self._running[stream]
             self._free_since = monotonic()
-            if called.failure is None:
-                self._latency.observe(len(batch), self._free_since - called.started_at)
+            if called.size:
+                self._latency.observe(called.size, self._free_since - called.started_at)
         with suppress(RuntimeError):  # the loop is closed, nobody waits any more
             batch[0].answer.get_loop().call_soon_threadsafe(self._deliver, called)
 

@@ -23,10 +23,10 @@ from time import monotonic
 from typing import Any, NoReturn
 
 from data_contracts.errors import EngineError, Overloaded, Problem
-from serving.batch_items import BatchAnswer, Item, Lane, Predict, Tensor, ignore
-from serving.engine_call import run_call
+from serving.batch_items import BatchAnswer, Item, Lane, Picture, Predict, Tensor, ignore
+from serving.engine_call import Outcome, run_call
 
-Outcome = BatchAnswer | EngineError | None
+Answered = Outcome | None
 
 
 class _Dropped(Exception):
@@ -67,14 +67,16 @@ class BentoBatcher:
             fallback=_dropped,
             get_batch_size=lambda _: 1,
         )
-        self._dispatch: Callable[[Item], Coroutine[Any, Any, Outcome]] = self._dispatcher(self._call)
+        self._dispatch: Callable[[Item], Coroutine[Any, Any, Answered]] = self._dispatcher(self._call)
 
-    async def submit(self, tensor: Tensor, *, expires_at: float, lane: Lane = Lane.INSPECTION) -> BatchAnswer:
-        """Run one picture, (3, height, width), through the engine; raises what `serving.batching.Batcher` raises."""
+    async def submit(
+        self, picture: Picture | Tensor, *, expires_at: float, lane: Lane = Lane.INSPECTION
+    ) -> BatchAnswer:
+        """Run one picture, or its tensor (3, height, width), through the engine; raises what `Batcher` raises."""
         if len(self._waiting) >= self._max_queue:
             problem = Problem("queue", "a place in it", "a full queue", "Try again later.")
             raise Overloaded(problem, retry_after_s=0.1)
-        item = Item(tensor, expires_at, monotonic(), lane, asyncio.get_running_loop().create_future())
+        item = Item(picture, expires_at, monotonic(), lane, asyncio.get_running_loop().create_future())
         self._waiting.add(item)
         self._inside += 1
         self._on_queue(len(self._waiting))
@@ -84,7 +86,7 @@ class BentoBatcher:
         finally:
             self._inside -= 1
             self._forget([item])
-        if isinstance(outcome, EngineError):
+        if isinstance(outcome, Exception):
             raise outcome
         if outcome is None:
             raise TimeoutError("the deadline passed in the queue")
@@ -102,7 +104,7 @@ class BentoBatcher:
         """Nothing waits and nothing runs."""
         return self._inside == 0
 
-    async def _outcome(self, item: Item) -> Outcome:
+    async def _outcome(self, item: Item) -> Answered:
         try:
             return await self._dispatch(item)
         except _Dropped:
@@ -112,7 +114,7 @@ class BentoBatcher:
             problem = Problem("deadline", "an answer in time", "dropped by BentoML's dispatcher", "Try again later.")
             raise Overloaded(problem, retry_after_s=0.1) from None
 
-    async def _call(self, items: Sequence[Item]) -> list[Outcome]:
+    async def _call(self, items: Sequence[Item]) -> list[Answered]:
         """What the dispatcher calls: one outcome per item, None for those that nobody waits for."""
         now = monotonic()
         wanted = [item for item in items if item in self._waiting and item.expires_at > now]
@@ -121,11 +123,9 @@ class BentoBatcher:
         if wanted:
             loop = asyncio.get_running_loop()
             called = await loop.run_in_executor(self._pool, run_call, self._predict, wanted)
-            if called.failure is None:
-                self._on_batch(len(wanted))
-                outcomes = dict(zip((item.token for item in wanted), called.answers(), strict=True))
-            else:
-                outcomes = dict.fromkeys((item.token for item in wanted), called.failure)
+            if called.size:
+                self._on_batch(called.size)
+            outcomes = {item.token: outcome for item, outcome in called.outcomes()}
         return [outcomes.get(item.token) for item in items]
 
     def _forget(self, items: Sequence[Item]) -> None:

@@ -74,6 +74,11 @@ async def read_body(chunks: AsyncIterator[bytes], declared_bytes: int | None, li
     return b"".join(received)
 
 
+def is_plain(body: Body) -> bool:
+    """Whether the body is the picture itself, so that taking it out of the body costs nothing."""
+    return bool(body.frame) or is_picture(body.data)
+
+
 def pictures_of(body: Body, most: int) -> SentPictures:
     """The pictures in a body: a raw frame where a header says so, a picture file, a form, or JSON.
 
@@ -84,7 +89,7 @@ def pictures_of(body: Body, most: int) -> SentPictures:
         raise EmptyImage(Problem("body", "a picture", "no bytes", "Send the picture's bytes."))
     if body.frame:
         return SentPictures((Sent(body.data, parse_frame(body.frame)),), listed=False)
-    if is_picture(body.data):
+    if is_plain(body):
         return SentPictures((Sent(body.data),), listed=False)
     kind, options = parse_options_header(body.content_type)
     boundary, start = find_form(body.data, options.get(b"boundary", b""))

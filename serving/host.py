@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
+import cv2
+
 from data_contracts.errors import Overloaded, Problem
 from serving.engines import threads_from_quota
 from serving.fingerprint import serving_fingerprint
@@ -42,6 +44,7 @@ class InspectionHost:
         """Open the store and begin to converge to the desired release."""
         self.settings, self.metrics = settings, metrics
         self.limits = ImageLimits(settings.max_bytes, settings.max_pixels, settings.min_side_px)
+        cv2.setNumThreads(1)  # pictures run beside each other; threads within one would only be in each other's way
         # Whatever the engine takes: pictures are decoded and letterboxed on all CPUs that this worker has.
         cpus = threads_from_quota(settings.service_workers)
         # Two at least: one large picture must not hold up all others.

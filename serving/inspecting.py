@@ -12,27 +12,16 @@ from starlette.requests import ClientDisconnect, Request
 from data_contracts.errors import InvalidInput, Overloaded, Problem
 from data_contracts.inspection import Inspection
 from serving.annotate import draw_detections, encode_image
-from serving.batching import BatchAnswer
-from serving.bodies import BadBody, Body, Sent, SentPictures, pictures_of, read_body
-from serving.detector import Prepared
-from serving.frames import FRAME_HEADER, frame_image
+from serving.bodies import BadBody, Body, Sent, is_plain, pictures_of, read_body
+from serving.frames import FRAME_HEADER
 from serving.host import InspectionHost
-from serving.images import Image, ImageLimits, decode_image
+from serving.picture_work import Inspected, PictureWork, image_of
 from serving.problems import BodyTimeoutError, EncodedBodyError, TooManyRequestsError
 from serving.resident import Resident
 from serving.trace import Trace
-from serving.verdict import judge, score_floor
 
-INLINE_VALUES = 2**16
-"""A model's output of up to so many values is concluded at once: a hop to another thread would cost more than that."""
-
-
-@dataclass(frozen=True, eq=False)
-class Inspected:
-    """An answer, with the picture that it is about."""
-
-    inspection: Inspection
-    sent: Sent
+PATIENCE_S = 0.05
+"""A request that is answered sooner is not watched for its client's leaving: the watch costs a task in the loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +60,6 @@ def annotate(host: InspectionHost, inspected: Inspected, kind: str) -> bytes:
     return encode_image(drawn, "jpeg" if kind == "jpeg" else "png")
 
 
-def image_of(sent: Sent, limits: ImageLimits) -> Image:
-    """RGB pixels of a picture as it was sent."""
-    return frame_image(sent.data, sent.frame, limits) if sent.frame else decode_image(sent.data, limits)
-
-
 def _check_encoding(request: Request) -> None:
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() not in ("", "identity"):
@@ -105,92 +89,45 @@ async def _inspect_body(
     host: InspectionHost, body: Body, trace: Trace, expires_at: float, *, several: bool
 ) -> Inspected | tuple[Item, ...]:
     # From here on the request belongs to this release, also when another one becomes active meanwhile.
-    job = _Job(host, host.releases.serving(), trace, expires_at)
-    async with asyncio.timeout_at(expires_at):
-        opened = await host.in_pool(lambda: job.open(body, several=several))
-        if isinstance(opened, _Opened):
-            return await job.answer(opened)
-    tasks = [_Job(host, job.resident, trace.of_picture(index), expires_at) for index in range(len(opened.items))]
-    pairs = zip(tasks, opened.items, strict=True)
-    return tuple(await asyncio.gather(*(task.item(sent) for task, sent in pairs)))
+    resident = host.releases.serving()
+    with trace.stage("decode"):
+        if is_plain(body):
+            pictures = pictures_of(body, host.settings.max_pictures)
+        else:
+            async with asyncio.timeout_at(expires_at):
+                pictures = await host.in_pool(lambda: pictures_of(body, host.settings.max_pictures))
+    if not pictures.listed:
+        return await _inspect_one(host, resident, pictures.items[0], trace, expires_at)
+    if not several:
+        raise BadBody(Problem("body", "one picture", "a list of pictures", "Send one picture per request."))
+    traces = [trace.of_picture(index) for index in range(len(pictures.items))]
+    pairs = zip(pictures.items, traces, strict=True)
+    return tuple(await asyncio.gather(*(_item(host, resident, sent, one, expires_at) for sent, one in pairs)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Opened:
-    """A picture with its pixels in their place in the model's input."""
+async def _inspect_one(
+    host: InspectionHost, resident: Resident, sent: Sent | InvalidInput, trace: Trace, expires_at: float
+) -> Inspected:
+    if isinstance(sent, InvalidInput):
+        raise sent
+    return await PictureWork(host, resident, sent, trace, expires_at).inspect()
 
-    sent: Sent
-    prepared: Prepared
 
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """One picture on its way: the release that answers it, its times, and the loop's time at which it is too late."""
-
-    host: InspectionHost
-    resident: Resident
-    trace: Trace
-    expires_at: float
-
-    def open(self, body: Body, *, several: bool) -> _Opened | SentPictures:
-        """What is in the body; where that is one picture, it is prepared at once. Runs beside the event loop."""
-        with self.trace.stage("decode"):
-            pictures = pictures_of(body, self.host.settings.max_pictures)
-        if pictures.listed and not several:
-            raise BadBody(Problem("body", "one picture", "a list of pictures", "Send one picture per request."))
-        return pictures if pictures.listed else self.prepare(pictures.items[0])
-
-    def prepare(self, sent: Sent | InvalidInput) -> _Opened:
-        """Decode and letterbox. Runs beside the event loop."""
-        if isinstance(sent, InvalidInput):
-            raise sent
-        with self.trace.stage("decode"):
-            image = image_of(sent, self.host.limits)
-        with self.trace.stage("preprocess"):
-            return _Opened(sent, self.resident.detector.prepare(image))
-
-    async def item(self, sent: Sent | InvalidInput) -> Item:
-        """One picture of several, from its bytes; whatever happens stays here."""
-        try:
-            async with asyncio.timeout_at(self.expires_at):
-                opened = await self.host.in_pool(lambda: self.prepare(sent))
-                inspected = await self.answer(opened)
-        except Exception as error:  # noqa: BLE001  (it becomes the answer to this picture)
-            return Item(error, self.trace)
-        return Item(inspected.inspection, self.trace)
-
-    async def answer(self, opened: _Opened) -> Inspected:
-        """Run a prepared picture through the engine, and conclude."""
-        answer = await self.resident.batcher.submit(opened.prepared.tensor, expires_at=self.expires_at)
-        self.trace.stages |= {"queue": answer.queue_s, "infer": answer.infer_s}
-        if answer.output.size <= INLINE_VALUES:
-            return Inspected(self.conclude(opened.prepared, answer), opened.sent)
-        inspection = await self.host.in_pool(lambda: self.conclude(opened.prepared, answer))
-        return Inspected(inspection, opened.sent)
-
-    def conclude(self, prepared: Prepared, answer: BatchAnswer) -> Inspection:
-        """Boxes and verdict from the model's output."""
-        manifest = self.resident.bundle.manifest
-        with self.trace.stage("postprocess"):
-            floor = score_floor(manifest.verdict)
-            detections = self.resident.detector.encode(answer.output, prepared.letterbox, floor)
-            verdict, found = judge(detections, manifest.verdict)
-            records = found.records(manifest.model.class_names)
-        return Inspection(
-            request_id=self.trace.request_id,
-            verdict=verdict,
-            detections=records,
-            image_wh=prepared.letterbox.image_wh,
-            release=self.resident.ref,
-            batch_size=answer.batch_size,
-            timings_ms=self.trace.milliseconds(),
-        )
+async def _item(
+    host: InspectionHost, resident: Resident, sent: Sent | InvalidInput, trace: Trace, expires_at: float
+) -> Item:
+    """One picture of several; whatever happens stays here."""
+    try:
+        return Item((await _inspect_one(host, resident, sent, trace, expires_at)).inspection, trace)
+    except Exception as error:  # noqa: BLE001  (it becomes the answer to this picture)
+        return Item(error, trace)
 
 
 @asynccontextmanager
 async def _while_client_stays(request: Request) -> AsyncIterator[None]:
     """Cancel the block when the client goes away; ClientDisconnect is raised then."""
-    working, gone = asyncio.current_task(), False
+    loop, working, gone = asyncio.get_running_loop(), asyncio.current_task(), False
+    watchers: list[asyncio.Task[None]] = []
 
     async def watch() -> None:
         nonlocal gone
@@ -198,7 +135,7 @@ async def _while_client_stays(request: Request) -> AsyncIterator[None]:
             pass
         gone = working is not None and working.cancel()
 
-    watcher = asyncio.create_task(watch())
+    later = loop.call_later(PATIENCE_S, lambda: watchers.append(loop.create_task(watch())))
     try:
         yield
     except asyncio.CancelledError:
@@ -206,4 +143,6 @@ async def _while_client_stays(request: Request) -> AsyncIterator[None]:
             raise ClientDisconnect from None
         raise
     finally:
-        watcher.cancel()
+        later.cancel()
+        for watcher in watchers:
+            watcher.cancel()

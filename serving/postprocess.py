@@ -84,8 +84,10 @@ def _greedy(ranked: Detections, nms: NmsSettings) -> Indices:
     kept = np.empty(0, np.int64)
     for start in range(0, len(boxes), BLOCK):
         block = np.arange(start, min(start + BLOCK, len(boxes)))
-        block = block[~overlapping(boxes[kept], boxes[block], nms.iou).any(axis=0)]
-        kept = np.concatenate([kept, block[_stay(overlapping(boxes[block], boxes[block], nms.iou))]])
+        if len(kept):
+            block = block[~overlapping(boxes[kept], boxes[block], nms.iou).any(axis=0)]
+        stays = block[_stay(overlapping(boxes[block], boxes[block], nms.iou))]
+        kept = np.concatenate([kept, stays]) if len(kept) else stays
         if len(kept) >= nms.max_detections:
             break
     return kept[: nms.max_detections]
@@ -93,13 +95,30 @@ def _greedy(ranked: Detections, nms: NmsSettings) -> Indices:
 
 def overlapping(better: Array, others: Array, iou: float) -> Flags:
     """Whether each of `better` (m, 4) overlaps each of `others` (n, 4) by more than `iou`: bool (m, n)."""
-    left, top = (np.maximum(better[:, None, axis], others[None, :, axis]) for axis in (0, 1))
-    right, bottom = (np.minimum(better[:, None, axis], others[None, :, axis]) for axis in (2, 3))
-    overlap = np.maximum(right - left, np.float32(0)) * np.maximum(bottom - top, np.float32(0))
-    with np.errstate(invalid="ignore", divide="ignore"):  # two boxes without area: 0 / 0 suppresses nothing
-        shares = overlap / (_areas(better)[:, None] + _areas(others)[None] - overlap)
-    # The threshold stays a double: rounded to float32 it would lie on the other side of some overlaps.
-    return np.asarray(shares.astype(np.float64) > iou)
+    (left, top, right, bottom), area = np.ascontiguousarray(better.T)[:, :, None], _areas(better)[:, None]
+    (other_left, other_top, other_right, other_bottom), other_area = np.ascontiguousarray(others.T), _areas(others)
+    # Two boxes without area give 0 / 0 and suppress nothing; boxes that are no numbers are refused afterwards.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        width = np.minimum(right, other_right)
+        width -= np.maximum(left, other_left)
+        np.maximum(width, np.float32(0), out=width)
+        height = np.minimum(bottom, other_bottom)
+        height -= np.maximum(top, other_top)
+        np.maximum(height, np.float32(0), out=height)
+        overlap = np.multiply(width, height, out=width)
+        union = np.add(area, other_area, out=height)
+        union -= overlap
+        shares = np.divide(overlap, union, out=overlap)
+    return np.asarray(shares > _float32_below(iou))
+
+
+def _float32_below(value: float) -> np.float32:
+    """The largest float32 that is not over `value`: a float32 is over the one exactly when it is over the other.
+
+    Rounded to the nearest, the threshold would lie on the other side of some overlaps.
+    """
+    nearest = np.float32(value)
+    return nearest if float(nearest) <= value else np.nextafter(nearest, np.float32(-np.inf))
 
 
 def _areas(boxes: Array) -> Array:
@@ -107,11 +126,18 @@ def _areas(boxes: Array) -> Array:
 
 
 def _stay(over: Flags) -> Flags:
-    """Which boxes of one block stay, best first, given which pairs of them overlap: bool (n, n) to (n,)."""
-    stays = np.ones(len(over), dtype=np.bool_)
+    """Which boxes of one block stay, best first, given which pairs of them overlap: bool (n, n) to (n,).
+
+    A row of `over` becomes one integer, bit by bit: a block is decided without an array operation per box.
+    """
+    rows = np.packbits(over, axis=1, bitorder="little")
+    width, packed = rows.shape[1], rows.tobytes()
+    gone, stays = 0, np.ones(len(over), dtype=np.bool_)
     for index in range(len(over)):
-        if stays[index]:
-            stays[index + 1 :] &= ~over[index, index + 1 :]
+        if gone >> index & 1:
+            stays[index] = False
+        else:
+            gone |= int.from_bytes(packed[index * width : (index + 1) * width], "little")
     return stays
 
 

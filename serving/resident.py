@@ -32,6 +32,7 @@ from serving.tuning import Tuner
 from serving.warm_up import warm_between, warm_up
 
 PIN_LESS = "Set PASSLINE_PROVIDER and PASSLINE_PRECISION to auto, or PASSLINE_ALLOW_FALLBACK=true to answer slower."
+ON_CPU = frozenset({"cpu", "openvino"})
 _log = logging.getLogger("passline.resident")
 
 
@@ -55,6 +56,11 @@ class Resident:
     def ref(self) -> ReleaseRef:
         """How answers name it."""
         return ReleaseRef(digest=self.digest, name=self.bundle.manifest.name, version=self.bundle.manifest.version)
+
+    @property
+    def shares_cpus(self) -> bool:
+        """Whether its engine runs on the CPUs that decode pictures."""
+        return self.detector.engine.provider in ON_CPU
 
     @property
     def degraded(self) -> tuple[str, ...]:

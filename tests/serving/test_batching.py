@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from batching_driver import FAR_S, batcher, gathered, submit, value_of, with_engine_held
-from data_contracts.errors import EngineError, Overloaded
-from fakes import FakeEngine
+from batching_driver import FAR_S, batcher, gathered, picture, submit, value_of, with_engine_held
+from data_contracts.errors import EngineError, Overloaded, UndecodableImage
+from fakes import FakeEngine, Tensor
 from serving import bentoml_batching
 from serving.batch_items import Item
 from serving.batching import BatchAnswer, BatcherKind
@@ -249,3 +250,42 @@ def test_what_bentoml_drops_is_overload() -> None:
 
 def test_bentoml_is_imported_only_where_it_is_chosen() -> None:
     assert "CorkDispatcher" not in vars(bentoml_batching)
+
+
+# --- pictures that are made ready by the engine's thread -------------------------------------------------------------
+
+
+@dataclass
+class Part:
+    """A picture that may be broken at either end."""
+
+    value: float
+    unreadable: bool = False
+    impossible: bool = False
+    concluded: list[float] = field(default_factory=list)
+
+    def prepare(self) -> Tensor:
+        if self.unreadable:
+            raise UndecodableImage("cut off")
+        return picture(self.value)
+
+    def conclude(self, answer: BatchAnswer) -> None:
+        if self.impossible:
+            raise EngineError("not a number")
+        self.concluded.append(value_of(answer))
+
+
+@KINDS
+def test_what_is_wrong_with_a_picture_goes_to_its_caller_alone(kind: BatcherKind) -> None:
+    parts = [Part(1.0), Part(2.0, unreadable=True), Part(3.0), Part(4.0, impossible=True)]
+    engine = FakeEngine()
+    queue = batcher(engine, kind)
+
+    async def hand_in() -> list[Any]:
+        expires_at = asyncio.get_running_loop().time() + FAR_S
+        return await gathered(*(queue.submit(part, expires_at=expires_at) for part in parts))
+
+    _, outcomes = asyncio.run(with_engine_held(engine, queue, hand_in))
+    assert [type(outcome) for outcome in outcomes] == [BatchAnswer, UndecodableImage, BatchAnswer, EngineError]
+    assert [part.concluded for part in parts] == [[1.0], [], [3.0], []]
+    assert sum(engine.sizes) == 4, "the picture that cannot be read never reaches the engine"

@@ -42,12 +42,12 @@ def test_two_streams_work_at_once(kind: BatcherKind) -> None:
     assert [value_of(answer) for answer in asyncio.run(story())] == [1, 2]
 
 
-def test_free_streams_share_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_share_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EngineThreads, "wake", lambda _: None)  # nothing is taken until all wait
     queue = Batcher(FakeEngine().run, max_batch=8, max_queue=64, streams=2)
 
     async def story() -> list[int]:
-        tasks = [asyncio.ensure_future(submit(queue, value)) for value in range(5)]
+        tasks = [asyncio.ensure_future(submit(queue, value)) for value in range(9)]
         await asyncio.sleep(0)
         taken = [queue._take(stream) for stream in (0, 1)]
         for task in tasks:

@@ -30,8 +30,9 @@ def cpu(size: int) -> float:
     [
         pytest.param(1, 1, 8, 1, id="one picture"),
         pytest.param(20, 1, 8, 8, id="no more than pays"),
-        pytest.param(6, 2, 8, 3, id="spread over free streams"),
-        pytest.param(7, 2, 8, 4, id="spread, the rest rounded up"),
+        pytest.param(8, 2, 8, 2, id="half of a stream's share"),
+        pytest.param(9, 2, 8, 3, id="half of a stream's share, rounded up"),
+        pytest.param(1, 4, 8, 1, id="one picture, many streams"),
         pytest.param(64, 2, 8, 8, id="plenty for both"),
         pytest.param(6, 2, 1, 1, id="batches do not pay"),
     ],

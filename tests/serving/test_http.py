@@ -19,6 +19,7 @@ from door import ANNOTATED, INSPECT, Door, problem
 from fakes import counted
 from serving.api_page import PAGE, POLICY, SCRIPT
 from serving.detector import Detector
+from serving.engine_threads import FOREVER
 from serving.images import decode_image
 from serving.verdict import judge, score_floor
 
@@ -227,8 +228,8 @@ def test_eight_at_once_share_an_engine_call(door: Door) -> None:
 
 def test_overload_is_said_at_once_and_passes(door: Door) -> None:
     answers = hold_engine(door, 6, max_queue=2, max_batch=1)
-    # Four can be here at once, one with the engine and two in the queue; the fourth finds the queue full.
-    assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 429, 429, 429, 503]
+    # One is with the engine and two wait; the others are told before their pictures are decoded.
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 503, 503, 503, 503]
     for answer in answers:
         if answer.status_code != 200:
             assert int(answer.headers["retry-after"]) >= 1
@@ -323,20 +324,27 @@ def test_a_client_that_left_is_dropped_before_the_engine(door: Door) -> None:
     assert counted(door.host.metrics, "passline_requests_total", route=INSPECT, status="499", verdict="") == 1
 
 
-def test_a_request_cancelled_while_it_waits_for_the_picture_threads_is_never_decoded(
-    door: Door, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("provider", ["cpu", "tensorrt"])
+def test_a_request_whose_client_leaves_while_it_waits_is_never_decoded(
+    provider: str, door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On the CPU it waits for the engine's thread, which decodes; beside a GPU for the picture threads."""
     decoded: list[int] = []
-    monkeypatch.setattr("serving.inspecting.decode_image", lambda data, _: decoded.append(len(data)) or PLATE.copy())
+    monkeypatch.setattr("serving.picture_work.decode_image", lambda data, _: decoded.append(len(data)) or PLATE.copy())
+    door.engine.provider = provider
     gate = threading.Event()
 
     async def story(client: httpx.AsyncClient) -> httpx.Response:
         held = [asyncio.ensure_future(door.host.in_pool(lambda: gate.wait(20))) for _ in range(64)]
+        batcher = door.releases.serving().batcher
+        with batcher._lock:  # nothing is taken from the queue meanwhile
+            monkeypatch.setattr(batcher._threads, "_take", lambda _: FOREVER)
         await asyncio.sleep(0.05)
         waiting = asyncio.ensure_future(client.post(INSPECT, content=RED))
         await asyncio.sleep(0.05)
         waiting.cancel()
         await asyncio.wait([waiting])
+        monkeypatch.setattr(batcher._threads, "_take", batcher._take)
         gate.set()
         await asyncio.gather(*held)
         assert decoded == []
@@ -346,12 +354,16 @@ def test_a_request_cancelled_while_it_waits_for_the_picture_threads_is_never_dec
     assert decoded == [len(RED)]
 
 
-def test_a_large_output_is_concluded_beside_the_event_loop_with_the_same_answer(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_once = door.inspect(content=RED).json()["detections"]
-    monkeypatch.setattr("serving.inspecting.INLINE_VALUES", 0)
-    assert door.inspect(content=RED).json()["detections"] == at_once != []
+@pytest.mark.parametrize("provider", ["cpu", "openvino", "cuda", "tensorrt"])
+def test_pictures_take_either_way_to_the_same_answer(provider: str, door: Door) -> None:
+    by_the_engines_thread = door.inspect(content=RED).json()
+    door.engine.provider = provider
+    answer = door.inspect(content=RED).json()
+    for field in ("verdict", "detections", "image_wh", "release"):
+        assert answer[field] == by_the_engines_thread[field]
+    assert answer["detections"]
+    assert set(answer["timings_ms"]) == set(by_the_engines_thread["timings_ms"])
+    problem(door.inspect(content=RED[: len(RED) // 2]), 422)
 
 
 def test_a_grey_frame_is_the_grey_picture(door: Door) -> None:

@@ -221,7 +221,7 @@ class Sized(FakeEngine):
         self.pays = batching_pays
 
     def run(self, batch: np.ndarray) -> np.ndarray:
-        self.delay_s = 0.004 if self.pays else 0.004 * len(batch)
+        self.delay_s = 0.03 if self.pays else 0.03 * len(batch)
         return super().run(batch)
 
 
