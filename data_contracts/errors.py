@@ -20,8 +20,8 @@
         ├── DatasetRepoError          DVC, git or the data remote
         └── ServiceManagerError       the process manager of the inference host
 
-The service adds how a request body may be wrong (`serving.bodies`, `serving.problems`), the trainer how a training may
-fail (`tasks.yolo.TrainingError`, an OutsideSystemError).
+The service adds how a request body may be wrong (`serving.bodies`, `serving.multipart`, `serving.frames`,
+`serving.problems`), the trainer how a training may fail (`tasks.yolo.TrainingError`, an OutsideSystemError).
 
 An error carries `problems`: all that was found wrong, collected before it is raised.
 """

@@ -62,3 +62,10 @@ class EngineVerdict(Contract):
     outcome: Literal["passed", "refused", "failed", "deferred"]
     words: str
     judged_at: datetime
+
+
+class LatencyPoints(Contract):
+    """How long calls of an engine take by batch size, for models of one structure: engines/latency-<key>.json."""
+
+    measured_at: datetime
+    points: tuple[tuple[int, float], ...] = Field(description="Batch size and seconds, growing in both.")

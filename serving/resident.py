@@ -16,7 +16,7 @@ import psutil
 from data_contracts.errors import BundleError, EngineError, Problem
 from data_contracts.inspection import ReleaseRef
 from data_contracts.release import LoadedRelease
-from data_contracts.tuning import Tuning
+from data_contracts.tuning import EngineChoice, Tuning
 from serving.batch_policy import window_s
 from serving.batching import AnyBatcher, make_batcher
 from serving.bundle import Bundle
@@ -99,10 +99,11 @@ def load_resident(store: ReleaseStore, settings: HostSettings, cpus: int, metric
     tuning = tuner.choose(bundle)
     if tuning.degraded and pins(settings):
         raise EngineError(Problem("engine", wish_words(settings), tuning.degraded, PIN_LESS))
-    tuning, detector, table = open_proved(bundle, tuner, tuning)
+    tuning, opened = open_proved(bundle, tuner, tuning)
+    detector, table = opened.detector, opened.table
     # No larger than what was measured: every batch size in use is a warm one.
     max_batch = min(useful_batch(table, settings.max_batch), table.points[-1][0])
-    warm_between(detector, max_batch, {size for size, _ in table.points})
+    warm_between(detector, max_batch, opened.warm)
     batcher = make_batcher(
         settings.batcher,
         detector.predict,
@@ -129,24 +130,33 @@ def pins(settings: HostSettings) -> bool:
     return bool(wish_words(settings)) and not settings.allow_fallback
 
 
-def open_proved(bundle: Bundle, tuner: Tuner, tuning: Tuning) -> tuple[Tuning, Detector, LatencyTable]:
+@dataclass(frozen=True)
+class Opened:
+    """An engine that was proved, how long its calls take, and the batch sizes that it has run."""
+
+    detector: Detector
+    table: LatencyTable
+    warm: frozenset[int]
+
+
+def open_proved(bundle: Bundle, tuner: Tuner, tuning: Tuning) -> tuple[Tuning, Opened]:
     """The chosen engine, warm and proved; FP32 ONNX Runtime in its place where it fails and that is allowed.
 
     It is, where the settings leave the choice to the tuner: a choice that was kept may fail at a later start.
     """
     settings = tuner.settings
     try:
-        return tuning, *_open(bundle, tuner, tuning)
+        return tuning, _open(bundle, tuner, tuning)
     except (EngineError, BundleError) as error:
         if pins(settings) or kind_of(tuning.chosen) == REFERENCE:
             raise
         _log.error("release %s on %r: %s", bundle.digest[:12], tuning.chosen, error)
         tuner.failed(bundle, tuning, first_problem(error))
         instead = tuner.reference(first_problem(error))
-    return instead, *_open(bundle, tuner, instead)
+    return instead, _open(bundle, tuner, instead)
 
 
-def _open(bundle: Bundle, tuner: Tuner, tuning: Tuning) -> tuple[Detector, LatencyTable]:
+def _open(bundle: Bundle, tuner: Tuner, tuning: Tuning) -> Opened:
     chosen, settings = tuning.chosen, tuner.settings
     options = EngineOptions(
         provider=cast("Provider", chosen.provider),
@@ -156,11 +166,22 @@ def _open(bundle: Bundle, tuner: Tuner, tuning: Tuning) -> tuple[Detector, Laten
         precision=chosen.precision,
         engine_cache=tuner.store.engines,
         max_batch=settings.max_batch,
+        workspace_bytes=settings.trt_workspace_bytes,
     )
     detector = open_detector(bundle, options)
-    table = warm_up(detector, settings.max_batch)
+    engine, warm = detector.engine, set[int]()
+
+    def measure() -> LatencyTable:
+        table = warm_up(detector, settings.max_batch)
+        warm.update(size for size, _ in table.points)
+        return table
+
+    opened = EngineChoice(
+        provider=engine.provider, precision=engine.precision, threads=engine.threads, streams=engine.streams
+    )
+    table = tuner.latency(bundle, opened, measure)
     check_golden(detector, bundle)
-    return detector, table
+    return Opened(detector, table, frozenset(warm))
 
 
 def return_memory() -> None:

@@ -46,6 +46,9 @@ class HostSettings(Contract):
     batch_window_s: float | None = Field(
         default=None, ge=0, le=1, description="How long an idle engine may wait for company; else 0.004 on a GPU, 0."
     )
+    trt_workspace_bytes: int | None = Field(
+        default=None, ge=2**20, description="Most GPU memory that building a TensorRT engine may use; else its default."
+    )
     deadline_s: float = Field(default=10.0, gt=0, description="Seconds after which a request is not worth answering.")
     max_bytes: int = Field(default=32 * 2**20, ge=1, description="Largest request body.")
     max_pictures: int = Field(default=16, ge=1, le=256, description="Pictures in one request.")

@@ -34,6 +34,7 @@ class TrialRequest(Contract):
     probe_set: Path | None = None
     engine_cache: Path | None = None
     max_batch: int = Field(default=8, ge=1)
+    workspace_bytes: int | None = None
     idle: bool = Field(default=False, description="At the lowest priority: something is being served meanwhile.")
 
 

@@ -83,6 +83,7 @@ class Trials:
             policy=self.settings.tune_for,
             engine_cache=self.store.engines,
             max_batch=self.settings.max_batch,
+            workspace_bytes=self.settings.trt_workspace_bytes,
             idle=self.idle,
         )
 

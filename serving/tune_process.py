@@ -68,6 +68,7 @@ def options_for(engine: EngineChoice, request: TrialRequest) -> EngineOptions:
         precision=engine.precision,
         engine_cache=request.engine_cache,
         max_batch=request.max_batch,
+        workspace_bytes=request.workspace_bytes,
     )
 
 

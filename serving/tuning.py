@@ -11,13 +11,13 @@ the CPUs have to spare; what would have to be measured for it waits for the next
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from data_contracts.bundle import INT8_MODEL_FILE
 from data_contracts.release import now
-from data_contracts.tuning import EngineVerdict, SpeedTable, TunedCandidate, Tuning
+from data_contracts.tuning import EngineChoice, EngineVerdict, SpeedTable, TunedCandidate, Tuning
 from serving.bundle import Bundle
 from serving.engine_choice import (
     REFERENCE,
@@ -33,6 +33,7 @@ from serving.engine_choice import (
 )
 from serving.engines import PRECISIONS, Provider
 from serving.judging import Judges, probe_set_of
+from serving.latency import LatencyTable
 from serving.probe_files import ProbeFolder
 from serving.settings import HostSettings
 from serving.store import ReleaseStore
@@ -77,6 +78,15 @@ class Tuner:
         """Remember that the chosen engine did not hold what it promised: others are taken for a while."""
         verdict = EngineVerdict(outcome="failed", words=f"it failed in service: {why}", judged_at=now())
         self._cache.keep_verdict(bundle, kind_of(tuning.chosen), verdict)
+
+    def latency(self, bundle: Bundle, engine: EngineChoice, measure: Callable[[], LatencyTable]) -> LatencyTable:
+        """How long its calls take: measured now, or, beside live traffic, as it was measured without."""
+        if self.beside and (kept := self._cache.latency(bundle, engine)) is not None:
+            return kept
+        table = measure()
+        if not self.beside:
+            self._cache.keep_latency(bundle, engine, table)
+        return table
 
     # What could be used
 

@@ -1,6 +1,7 @@
 """What the tuner found out, kept in `<store>/engines/`. Remove a file to have it found out again.
 
     speeds-<key>.json             how fast engines are with models of one structure
+    latency-<key>.json            how long calls of one engine take by batch size, with models of one structure
     judged-<digest>-<key>.json    whether one engine answers as it must with one bundle
 
 Speeds do not depend on the weights: a retrained model of the same structure is judged and not measured.
@@ -22,11 +23,12 @@ from pydantic import ValidationError
 from data_contracts.base import Contract, canonical_json, sha256_of
 from data_contracts.bundle import INT8_MODEL_FILE, MODEL_FILE
 from data_contracts.release import now
-from data_contracts.tuning import EngineVerdict, SpeedTable
+from data_contracts.tuning import EngineChoice, EngineVerdict, LatencyPoints, SpeedTable
 from serving.atomic import read_capped, write_atomically
 from serving.bundle import Bundle
 from serving.engine_choice import Kind
 from serving.host_facts import host_facts
+from serving.latency import LatencyTable
 from serving.onnx_structure import structure_digest
 from serving.settings import HostSettings
 from serving.store import ReleaseStore
@@ -35,7 +37,7 @@ TRY_AGAIN_AFTER = timedelta(hours=24)
 """An engine that crashed, hung or would not load gets another chance then: the cause may have been the hour's."""
 
 KEEP_SPEEDS = 8
-"""Speed tables that stay, the last used: one per structure and setting that comes back."""
+"""Tables of each kind that stay, the last used: one per structure and setting that comes back."""
 
 DECIDING_SETTINGS = {"provider", "precision", "threads", "streams", "tune", "tune_for", "max_batch"}
 Model = TypeVar("Model", bound=Contract)
@@ -61,7 +63,28 @@ class TuningCache:
     def keep_speeds(self, bundle: Bundle, table: SpeedTable) -> None:
         """Keep a table, and drop those that were not used for the longest time."""
         _write(self._speeds_file(bundle), table)
-        files = sorted(self.store.engines.glob("speeds-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+        self._prune("speeds")
+
+    def latency(self, bundle: Bundle, engine: EngineChoice) -> LatencyTable | None:
+        """What was measured of this engine with models of this structure; None where there is nothing of use."""
+        file = self._latency_file(bundle, engine)
+        found = _read(file, LatencyPoints)
+        if found is None:
+            return None
+        _tolerated(lambda: os.utime(file))
+        try:
+            return LatencyTable(found.points)
+        except ValueError as error:
+            _log.warning("%s is of no use: %s", file.name, error)
+            return None
+
+    def keep_latency(self, bundle: Bundle, engine: EngineChoice, table: LatencyTable) -> None:
+        """Keep it, and drop those that were not used for the longest time."""
+        _write(self._latency_file(bundle, engine), LatencyPoints(measured_at=now(), points=table.points))
+        self._prune("latency")
+
+    def _prune(self, kind: str) -> None:
+        files = sorted(self.store.engines.glob(f"{kind}-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
         for file in files[KEEP_SPEEDS:]:
             file.unlink(missing_ok=True)
 
@@ -89,6 +112,15 @@ class TuningCache:
             "host": self._host,
         }
         return self.store.engines / f"speeds-{_short(key)}.json"
+
+    def _latency_file(self, bundle: Bundle, engine: EngineChoice) -> Path:
+        key = {
+            "structures": _structures(bundle),
+            "engine": engine.model_dump(mode="json"),
+            "max_batch": self.settings.max_batch,
+            "host": self._host,
+        }
+        return self.store.engines / f"latency-{_short(key)}.json"
 
     def _verdict_file(self, bundle: Bundle, kind: Kind) -> Path:
         key = {

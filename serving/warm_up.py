@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,7 +19,7 @@ def warm_up(detector: Detector, max_batch: int) -> LatencyTable:
     return measure_latencies(detector.predict, lambda size: blank_batch(detector, size), {*sizes, max_batch})
 
 
-def warm_between(detector: Detector, max_batch: int, warm: set[int]) -> None:
+def warm_between(detector: Detector, max_batch: int, warm: AbstractSet[int]) -> None:
     """One call for each size in use that was not measured, so that no request pays for an engine's first time."""
     for size in set(warm_sizes(max_batch)) - warm:
         detector.predict(blank_batch(detector, size))

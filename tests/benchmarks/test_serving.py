@@ -91,6 +91,8 @@ def test_bars_of_a_full_run() -> None:
         "takt_p99_ms": True,
         "vs_fastapi_ort": True,
         "vs_ultralytics": True,
+        "vs_fastapi_ort_640": True,
+        "vs_ultralytics_640": True,
         "failed": True,
     }
     assert got["share_640_c16"].value == pytest.approx(0.975)
@@ -100,12 +102,20 @@ def test_bars_of_a_full_run() -> None:
     assert got["vs_ultralytics"].value == pytest.approx(3.25)
 
 
-def test_the_worse_model_decides() -> None:
+def test_each_model_is_compared_with_its_peers() -> None:
     found = findings()
     found.shares[160] = rounds({"limit": [200.0] * 7, "passline": [150.0] * 7, "fastapi-ort": [160.0] * 7})
     got = bars(found)
     assert (got["share_160_c16"].holds, got["vs_fastapi_ort"].holds) == (False, False)
     assert got["vs_fastapi_ort"].value == pytest.approx(0.9375)
+    assert got["vs_fastapi_ort_640"].holds is True
+
+
+def test_the_worse_model_decides() -> None:
+    found = findings()
+    slow = {"limit": [Cell(load(10.0, 100, p50_s=0.1), 0.1)], "passline": [Cell(load(10.0, 100, p50_s=0.104), 0.1)]}
+    found.lone[160] = Rounds(slow)
+    assert bars(found)["extra_p50_c1_ms"].value == pytest.approx(4.0)
 
 
 def test_a_quick_run_decides_nothing_but_failures() -> None:

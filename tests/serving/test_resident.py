@@ -255,6 +255,30 @@ def test_every_batch_size_in_use_is_a_warm_one(stage: Stage, monkeypatch: pytest
     assert set(range(1, 7)) <= set(engine.sizes)
 
 
+def test_beside_live_traffic_call_times_are_those_of_a_quiet_start(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured beside other work, a size of batch would seem to pay, or not, by chance."""
+    first = stage.load(max_batch=8)
+    (kept,) = stage.store.engines.glob("latency-*.json")
+    monkeypatch.setattr(resident, "is_answering", lambda _: True)
+    monkeypatch.setattr(resident, "warm_up", lambda *_: pytest.fail("measured beside live traffic"))
+    engine = FakeEngine()
+    real = resident.open_detector
+
+    def watched(bundle: Any, options: Any) -> Detector:
+        engine.inner = real(bundle, options).engine
+        engine.streams = options.streams
+        return Detector(bundle.manifest.model, engine)
+
+    monkeypatch.setattr(resident, "open_detector", watched)
+    assert stage.load(max_batch=8).max_batch == first.max_batch
+    assert set(warm_sizes(first.max_batch)) <= set(engine.sizes), "all sizes in use are warm all the same"
+    kept.write_text("{}")
+    monkeypatch.setattr(resident, "warm_up", warm_up)
+    assert stage.load(max_batch=8).max_batch >= 1
+
+
 def test_live_at_once_ready_only_when_it_can_answer_and_a_broken_candidate_changes_nothing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
