@@ -116,6 +116,7 @@ def load_resident(store: ReleaseStore, settings: HostSettings, cpus: int, metric
         on_batch=metrics.batch_size.observe,
         on_queue=metrics.queued.set,
     )
+    return_memory()  # of loading, and of batches that were tried and are not used
     return Resident(bundle, detector, batcher, perf_counter() - started, max_batch, tuning)
 
 

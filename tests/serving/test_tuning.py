@@ -25,7 +25,7 @@ from serving.tuning import NOT_MEASURED, Tuner
 from serving.tuning_cache import KEEP_SPEEDS
 
 ALL = {("cpu", "fp32"): "", ("openvino", "fp32"): "", ("openvino", "bf16"): "", ("tensorrt", "fp16"): "no GPU here"}
-RATES = {("cpu", "fp32"): 20.0, ("openvino", "fp32"): 22.0, ("openvino", "bf16"): 40.0}
+RATES = {("cpu", "fp32"): 20.0, ("openvino", "fp32"): 26.0, ("openvino", "bf16"): 40.0}
 
 
 @dataclass
