@@ -82,7 +82,8 @@ def status(as_json: AsJson = False) -> None:
         active = f"{found.active.name} {found.active.version} ({found.active.digest[:12]})" if found.active else "none"
         typer.echo(f"release   {active}, generation {found.generation}, previous {(found.previous or 'none')[:12]}")
         engine = f"{found.provider or 'none'} {found.precision or ''}".strip()
-        typer.echo(f"engine    {engine}, {found.threads} threads, batches of up to {found.max_batch}")
+        layout = f"{found.streams} calls at once, each with threads: {found.threads}, pictures: up to {found.max_batch}"
+        typer.echo(f"engine    {engine}, {layout}")
         deferred = found.tuning.deferred if found.tuning else ""
         for word in filter(None, [found.reason, *found.degraded, deferred]):
             typer.echo(f"note      {word}")

@@ -101,10 +101,10 @@ def test_help_of_the_inference_side(command: tuple[str, ...], passline: Path, tm
     assert "Usage" in done.stdout
 
 
-def test_inspect_says_what_it_cannot_read(passline: Path, tmp_path: Path) -> None:
+def test_inspect_says_that_nobody_answers(passline: Path, tmp_path: Path) -> None:
     done = run([str(passline), "inspect", "missing.png"], tmp_path, **host(tmp_path))
-    assert done.returncode == 1, done.stderr
-    assert "missing.png" in done.stderr
+    assert done.returncode == 2, done.stderr
+    assert "Is the service up?" in done.stderr
 
 
 def test_a_training_command_says_which_environment_it_needs(passline: Path, tmp_path: Path) -> None:
