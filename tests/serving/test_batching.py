@@ -206,7 +206,8 @@ def test_an_answer_to_another_picture_is_never_given_out(monkeypatch: pytest.Mon
 @KINDS
 def test_a_lone_client_then_a_burst_then_a_lone_client_again(kind: BatcherKind) -> None:
     # 80 ms per call, as long as its deadline allows for: the lone client must never hear that the service is busy.
-    engine, limit_s = FakeEngine(delay_s=0.08), 0.5
+    # Five calls fit with 50 ms to spare, which a busy machine may take.
+    engine, limit_s = FakeEngine(delay_s=0.08), 0.45
     queue = batcher(engine, kind, table=LatencyTable.of({1: 0.08, 8: 0.08}), deadline_s=limit_s)
 
     async def timed(value: float) -> tuple[Any, float]:
