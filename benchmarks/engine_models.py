@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from benchmarks.pictures import make_picture
 from benchmarks.quantised import quantise
-from benchmarks.sealed_model import PROBES_DIR, sealed_model
-from data_contracts.bundle import INT8_MODEL_FILE, MODEL_FILE, Provenance
+from benchmarks.sealed_model import local_provenance, sealed_model
+from data_contracts.bundle import INT8_MODEL_FILE, MODEL_FILE
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError, Problem
+from data_contracts.probe import PROBES_DIR
 from serving.bundle import open_bundle
 from serving.images import Image
 from serving.preprocess import to_tensor
@@ -107,7 +108,7 @@ def _train_and_seal(
     )
     scores = collect_scores(found, truth, len(labelled.class_names), settings.thresholds.iou)
     rule = verdict_rule(scores, exported.spec.class_names, settings.thresholds)
-    sealed = seal(exported, rule, truth, _provenance(config.seed), settings.seal, folder / "bundles")
+    sealed = seal(exported, rule, truth, local_provenance("plates", config.seed), settings.seal, folder / "bundles")
     return sealed.path, sealed.probe
 
 
@@ -142,19 +143,3 @@ def job() -> TrainingJob:
     from deployments.params import load_params
 
     return load_params(load_stack_settings().project / "params.yaml").job
-
-
-def _provenance(seed: int) -> Provenance:
-    from tasks.provenance import code_revision, library_versions
-
-    code = code_revision()
-    return Provenance(
-        dataset_name="plates",
-        dataset_revision="0" * 40,
-        dataset_hash="0" * 32 + ".dir",
-        code_commit=code.commit,
-        code_dirty=code.dirty,
-        mlflow_run_id="none",
-        seed=seed,
-        versions=library_versions(),
-    )

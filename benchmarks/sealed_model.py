@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.pictures import make_picture
+from data_contracts.bundle import Provenance, VerdictRule
+from data_contracts.probe import PROBES_DIR
 
 if TYPE_CHECKING:
     from tasks.export import ExportedModel
@@ -37,7 +39,7 @@ SPREAD = 1.0
 SAMPLES = 8
 SAMPLE_SEED = 1000
 WEIGHTS_FILE = "weights.pt"
-BUNDLES, PROBES_DIR = "bundles", "probes"
+BUNDLES = "bundles"
 
 
 @dataclass(frozen=True)
@@ -155,12 +157,27 @@ def _best_logits(network: Any, batch: Any) -> Any:
     return torch.logit(scores, eps=1e-12).amax(dim=1)
 
 
+def local_provenance(dataset_name: str, seed: int) -> Provenance:
+    """Where a bundle comes from that was made here and tracked nowhere."""
+    from tasks.provenance import code_revision, library_versions
+
+    code = code_revision()
+    return Provenance(
+        dataset_name=dataset_name,
+        dataset_revision="0" * 40,
+        dataset_hash="0" * 32 + ".dir",
+        code_commit=code.commit,
+        code_dirty=code.dirty,
+        mlflow_run_id="none",
+        seed=seed,
+        versions=library_versions(),
+    )
+
+
 def _seal(exported: ExportedModel, config: SealConfig, folder: Path) -> None:
     import cv2
 
-    from data_contracts.bundle import Provenance, VerdictRule
     from tasks.ground_truth import GroundTruth
-    from tasks.provenance import code_revision, library_versions
     from tasks.seal import seal
 
     truth = []
@@ -172,15 +189,4 @@ def _seal(exported: ExportedModel, config: SealConfig, folder: Path) -> None:
     rule = VerdictRule(
         kind="any_box_over_threshold", thresholds=(THRESHOLD,) * CLASSES, chosen_on="nothing: made-up weights"
     )
-    code = code_revision()
-    provenance = Provenance(
-        dataset_name="none",
-        dataset_revision="0" * 40,
-        dataset_hash="0" * 32 + ".dir",
-        code_commit=code.commit,
-        code_dirty=code.dirty,
-        mlflow_run_id="none",
-        seed=SEED,
-        versions=library_versions(),
-    )
-    seal(exported, rule, truth, provenance, config, folder / BUNDLES)
+    seal(exported, rule, truth, local_provenance("none", SEED), config, folder / BUNDLES)

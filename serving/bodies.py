@@ -89,7 +89,7 @@ def pictures_of(body: Body, most: int) -> SentPictures:
         raise EmptyImage(Problem("body", "a picture", "no bytes", "Send the picture's bytes."))
     if body.frame:
         return SentPictures((Sent(body.data, parse_frame(body.frame)),), listed=False)
-    if is_plain(body):
+    if is_picture(body.data):
         return SentPictures((Sent(body.data),), listed=False)
     kind, options = parse_options_header(body.content_type)
     boundary, start = find_form(body.data, options.get(b"boundary", b""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from data_contracts.bundle import Precision
 from data_contracts.tuning import EngineChoice, Policy, TunedCandidate
@@ -99,8 +99,3 @@ def _worth(one: TunedCandidate, policy: Policy) -> float:
     if policy == "throughput":
         return one.pictures_per_s or 0.0
     return 1.0 / one.call_ms if one.call_ms else 0.0
-
-
-def words_of(kinds: Sequence[Kind]) -> str:
-    """For messages: `cpu fp32, openvino bf16`."""
-    return ", ".join(f"{provider} {precision}" for provider, precision in kinds) or "none"

@@ -106,7 +106,7 @@ class TuningCache:
 
     def _speeds_file(self, bundle: Bundle) -> Path:
         key = {
-            "structures": _structures(bundle),
+            "structures": self._structures(bundle),
             "input_wh": bundle.manifest.model.input.wh,
             "settings": self.settings.model_dump(mode="json", include=DECIDING_SETTINGS),
             "host": self._host,
@@ -115,7 +115,7 @@ class TuningCache:
 
     def _latency_file(self, bundle: Bundle, engine: EngineChoice) -> Path:
         key = {
-            "structures": _structures(bundle),
+            "structures": self._structures(bundle),
             "engine": engine.model_dump(mode="json"),
             "max_batch": self.settings.max_batch,
             "host": self._host,
@@ -130,6 +130,16 @@ class TuningCache:
             "host": self._host,
         }
         return self.store.engines / f"judged-{bundle.digest}-{_short(key)}.json"
+
+    def _structures(self, bundle: Bundle) -> dict[str, str]:
+        """Read once: it is the whole of each model file, and part of every key."""
+        if bundle.digest not in self._known:
+            self._known[bundle.digest] = _structures(bundle)
+        return self._known[bundle.digest]
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, str]]:
+        return {}
 
     @cached_property
     def _host(self) -> dict[str, object]:
