@@ -18,6 +18,7 @@ from serving.probe_files import ProbeFolder, open_probe_set
 from serving.verdict import judge, score_floor
 from tasks.ground_truth import GroundTruth
 from tasks.pictures import detect_files
+from tasks.placing import move_into_place
 
 
 def choose_probe(truth: Sequence[GroundTruth], count: int) -> tuple[GroundTruth, ...]:
@@ -70,10 +71,7 @@ def make_probe_set(
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target_root))
     try:
         probe = _write_probe(draft, choose_probe(truth, count), detector, model, rule)
-        target = target_root / probe.digest
-        draft.chmod(0o755)
-        if not target.exists():
-            draft.rename(target)
+        target = move_into_place(draft, target_root / probe.digest)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return open_probe_set(target, probe.digest)

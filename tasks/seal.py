@@ -40,6 +40,7 @@ from serving.verdict import judge, score_floor
 from tasks.export import ExportedModel
 from tasks.ground_truth import GroundTruth, read_ground_truth
 from tasks.pictures import bundle_detector, draft_detector, read_picture
+from tasks.placing import move_into_place
 from tasks.probe import make_probe_set
 from tasks.provenance import code_revision, library_versions
 
@@ -173,7 +174,7 @@ def seal(
         digest = write_manifest(draft, manifest)
         bundle = open_bundle(draft, digest)
         check_golden(bundle_detector(bundle), bundle)
-        target = _move_into_place(draft, target_root / digest)
+        target = move_into_place(draft, target_root / digest)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return SealedBundle(target, digest, manifest.version, probe.path)
@@ -202,14 +203,6 @@ def _manifest(
         probe_set=probe_set,
         probe_limits=config.probe_limits,
     )
-
-
-def _move_into_place(draft: Path, target: Path) -> Path:
-    """Rename the draft; a bundle of that digest that is there already is the same and stays."""
-    draft.chmod(0o755)
-    if not target.exists():
-        draft.rename(target)
-    return target
 
 
 def add_attestation(bundle_path: Path, kind: str, statement: Mapping[str, object]) -> Path:
