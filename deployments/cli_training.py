@@ -1,26 +1,18 @@
-"""Commands of the training side: data, jobs, deployments."""
+"""Commands of the training side: jobs and deployments. For data see `deployments.cli_dataset` and `cli_validate`."""
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from data_contracts.errors import InvalidInput, Problem
 from deployments.environment import StackSettings, load_stack_settings
-
-dataset_app = typer.Typer(no_args_is_help=True, help="Dataset repositories (git + DVC).")
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-REJECTED = 1
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.add_typer(dataset_app, name="dataset")
-    app.command()(validate)
     app.command()(submit)
     app.command()(deploy)
 
@@ -34,52 +26,6 @@ def enter_training_side() -> StackSettings:
     for name, value in settings.training_environment().items():
         os.environ.setdefault(name, value)
     return settings
-
-
-@dataset_app.command("add")
-def add(
-    folder: Annotated[Path, typer.Argument(help="Folder in the YOLO layout, with data.yaml.")],
-    name: Annotated[str, typer.Option(help="Name of the dataset.")],
-    message: Annotated[str, typer.Option(help="What is new.")] = "new revision",
-) -> None:
-    """Pin a folder as the newest revision of a dataset; the folder itself is left as it is."""
-    enter_training_side()
-    from tasks.dataset_repo import add_dataset
-    from tasks.settings import load_site_settings
-
-    pin = add_dataset(folder, load_site_settings().datasets, name, message)
-    typer.echo(
-        f"{pin.name}: revision {pin.commit}, {pin.dvc_hash}, {pin.file_count} files, {pin.size_bytes / 2**20:.1f} MiB"
-    )
-
-
-@dataset_app.command("list")
-def list_all() -> None:
-    """Datasets of this machine and their newest revisions."""
-    enter_training_side()
-    from tasks.dataset_repo import list_datasets
-    from tasks.settings import load_site_settings
-
-    for entry in list_datasets(load_site_settings().datasets):
-        typer.echo(f"{entry.name}: revision {entry.pin.commit[:12]}, {entry.pin.file_count} files, {entry.message}")
-
-
-def validate(
-    folder: Annotated[Path, typer.Argument(help="Folder in the YOLO layout, with data.yaml.")], as_json: AsJson = False
-) -> None:
-    """Hold a dataset against the data contracts. Exit 0 accepted, 1 rejected, 2 could not run."""
-    settings = enter_training_side()
-    from deployments.params import load_params
-    from tasks.data_report import render_table
-    from tasks.validate import validate_folder
-
-    if not folder.is_dir():
-        raise InvalidInput(Problem(str(folder), "a dataset folder", "no folder", "Name an existing one."))
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its housekeeping is no news to a person
-    report = validate_folder(folder.absolute(), load_params(settings.project / "params.yaml").job.validation)
-    typer.echo(report.model_dump_json(indent=2) if as_json else render_table(report))
-    if not report.accepted:
-        raise typer.Exit(REJECTED)
 
 
 def submit(
