@@ -1,287 +1,193 @@
-"""The adapter to git and DVC: dataset repositories, their revisions and their content.
+"""Dataset repositories: made, listed, and pinned. The face of the adapter to git and DVC.
 
     <datasets home>/<name>/            git + DVC repository; `data/` is tracked by DVC
-    <datasets home>/.remotes/<name>/   its default remote
+    <datasets home>/.remotes/<name>/   its remote, where no other is named
 
-git and DVC run in processes of their own with a clean configuration: whatever a user has set up for git, and whatever
-repository the datasets home happens to lie in, does not matter, and no identity needs to be configured.
+`dataset_revisions` reads git's side, `dataset_objects` and `dataset_remote` the content, `git_dvc` runs both programs.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import logging
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
+from data_contracts.base import Name
 from data_contracts.dataset import DatasetPin, DatasetRef
-from data_contracts.errors import DatasetRepoError, Problem
+from data_contracts.errors import DatasetError, DatasetRepoError, Problem, raise_if_any
 from tasks.dataset_copy import copy_dataset
 from tasks.dataset_layout import read_layout
-from tasks.pinned_copy import PinnedCopy, TreeFile, file_lock, list_tree
+from tasks.dataset_objects import Objects, open_objects, tell_failures
+from tasks.dataset_remote import Remote, config_text, default_name, default_remote, default_remote_of, parse_remote
+from tasks.dataset_revisions import DATA_DIR, DatasetEntry, history, opened, previous_revision, resolve
+from tasks.git_dvc import commit_all, run_dvc, run_git
+from tasks.importers.classes import require_kept_classes
+from tasks.pinned_copy import PinnedCopy, disk_errors_told, file_lock, list_tree, remove_tree
 
-DATA_DIR = "data"
-REMOTES_DIR = ".remotes"
-TIMEOUT_S = 3600
-"""For one git or DVC call; a push of a large data set is slow, one that hangs must still end."""
+if TYPE_CHECKING:
+    from tasks.splits import SplitConfig
 
-_IDENTITY = ("-c", "user.name=passline", "-c", "user.email=passline@localhost", "-c", "commit.gpgsign=false")
-_DVC_CONFIG = """\
-[core]
-    analytics = false
-    check_update = false
-    autostage = true
-    remote = store
-[cache]
-    type = "reflink,copy"
-['remote "store"']
-    url = ../../{remotes}/{name}
-"""
-# DVC's git library reads a user's configuration by itself, whatever the environment says.
-_NO_USER_CONFIG = """\
-import sys
-import pygit2
-for level in pygit2.enums.ConfigLevel.SYSTEM, pygit2.enums.ConfigLevel.XDG, pygit2.enums.ConfigLevel.GLOBAL:
-    pygit2.settings.search_path[level] = ''
-"""
-# One child process for a whole job: importing DVC takes longer than most of its calls.
-_SAVE = """\
-from pathlib import Path
-from dvc.repo import Repo
-if not Path('.dvc').is_dir():
-    Repo.init('.').close()
-if not Path('.dvc/config').read_text().strip():
-    Path('.dvc/config').write_text(sys.argv[2])
-with Repo('.') as repo:
-    repo.add(sys.argv[1])
-    repo.push()"""
-# The configuration of the working tree is passed on: read from a commit, relative remotes would be looked up wrongly.
-_FETCH = """\
-from dvc.repo import Repo
-with Repo('.') as repo:
-    config = {'core': dict(repo.config['core']), 'remote': {k: dict(v) for k, v in repo.config['remote'].items()}}
-    repo.fetch(targets=[sys.argv[1]], revs=[sys.argv[2]], workspace=False, config=config)"""
-_CACHE_DIR = "from dvc.repo import Repo\nwith Repo('.') as repo:\n    print(repo.cache.local.path)"
+__all__ = [
+    "DATA_DIR", "DatasetEntry", "add_dataset", "fetch", "history", "list_datasets", "previous_revision", "resolve",
+    "verify",
+]  # fmt: skip
+
+logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class DatasetEntry:
-    """One dataset repository of this machine."""
+def add_dataset(
+    folder: Path,
+    datasets_home: Path,
+    name: str,
+    message: str,
+    extras: tuple[str, ...] = (),
+    *,
+    splits: SplitConfig | None = None,
+    remote: str | None = None,
+    endpoint_url: str | None = None,
+    new_classes: bool = False,
+) -> DatasetPin:
+    """Make the content of `folder` the newest revision of dataset `name`, after its content is confirmed on the remote.
 
-    name: str
-    pin: DatasetPin
-    message: str
-
-
-def add_dataset(folder: Path, datasets_home: Path, name: str, message: str, extras: tuple[str, ...] = ()) -> DatasetPin:
-    """Make the content of `folder` the newest revision of dataset `name`, and push it to the default remote.
-
-    Content that is the newest revision already gives that revision again. `folder` is only read. Raises DatasetError
-    for a folder that is no dataset and DatasetRepoError when git, DVC or the remote fail.
+    Content that is the newest revision already gives that revision again, and what the remote has lost of it is sent
+    again. `folder` is only read. `remote` is a folder or s3://bucket/prefix, set when the repository is made. A push
+    that fails leaves the repository as it was; what was sent is not sent again. `new_classes`: the class list is meant
+    to differ from that of the revision before. Raises DatasetError for a folder that is no dataset or has other
+    classes, and DatasetRepoError when git, DVC or the remote fail.
     """
     layout = read_layout(folder)
-    ref = DatasetRef(repository=str(datasets_home.absolute() / name), path=DATA_DIR)
-    repository = Path(ref.repository)
-    with file_lock(datasets_home / ".locks" / f"{name}.lock"):
-        with tempfile.TemporaryDirectory(dir=datasets_home, prefix=".adding-") as draft:
-            copy_dataset(layout, Path(draft, DATA_DIR), extras)
-            if _is_newest_revision(ref, name, Path(draft, DATA_DIR)):
-                return resolve(ref, name)
-            repository.mkdir(exist_ok=True)
-            _replace_folder(Path(draft, DATA_DIR), repository / DATA_DIR)
-        if not (repository / ".git").exists():
-            _git(repository, "init", "--quiet", "--initial-branch=main", "--template=")
-        (datasets_home / REMOTES_DIR / name).mkdir(parents=True, exist_ok=True)
-        _run_dvc(repository, _SAVE, DATA_DIR, _DVC_CONFIG.format(remotes=REMOTES_DIR, name=name))
-        _git(repository, "add", "--all")
-        if _git(repository, "status", "--porcelain"):
-            _git(repository, *_IDENTITY, "commit", "--quiet", "--no-verify", "--message", message)
-        return resolve(ref, name)
+    _require_name(name)
+    wanted = parse_remote(remote, endpoint_url) if remote is not None else None
+    home = datasets_home.absolute()
+    repository, new, draft = home / name, home / f".new-{name}", home / f".adding-{name}"
+    with disk_errors_told(home), file_lock(home / ".locks" / f"{name}.lock"):
+        try:
+            for left in (new, draft):  # Of an add that was killed.
+                remove_tree(left)
+            existing = _is_repository(repository, wanted)
+            before = repository / DATA_DIR if existing else None
+            if before is not None and before.is_dir() and not new_classes:
+                require_kept_classes(layout.class_names, read_layout(before).class_names, folder)
+            copy_dataset(layout, draft, extras, previous=before, splits=splits)
+            if not existing:
+                _make_repository(new, wanted or default_remote(name))
+            out = _send(repository if existing else new, draft)
+            _commit(repository if existing else new, draft, out, message.strip() or "new revision")
+            if not existing:
+                new.rename(repository)
+        finally:
+            for left in (new, draft):
+                remove_tree(left)
+    return resolve(DatasetRef(repository=str(repository), path=DATA_DIR), name)
 
 
-def _is_newest_revision(ref: DatasetRef, name: str, data: Path) -> bool:
-    """Whether the newest revision has exactly the files of `data`. It is committed after its push, so it is whole."""
-    if not (Path(ref.repository) / f"{ref.path}.dvc").is_file():
+def _require_name(name: str) -> None:
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError:
+        expected = "1 to 63 of a-z, 0-9, dot, dash and underscore, a letter or digit first"
+        raise DatasetError(Problem("name of the dataset", expected, repr(name), "Choose another name.")) from None
+
+
+def _is_repository(repository: Path, wanted: Remote | None) -> bool:
+    """Whether there is a repository with revisions. Refuses what is something else, or has another remote."""
+    if not repository.exists() or not any(repository.iterdir()):
         return False
-    files = _Objects(Path(ref.repository), resolve(ref, name)).read_listing()
-    return files is not None and set(files) == set(list_tree(data))
+    if not (repository / ".git").exists() or not (repository / f"{DATA_DIR}.dvc").is_file():
+        got = "a folder without revisions"
+        raise DatasetRepoError(Problem(str(repository), "a dataset repository, or nothing", got, "Move it away."))
+    if wanted is not None:
+        _refuse_other_remote(repository / ".dvc", wanted)
+    return True
 
 
-def _replace_folder(new: Path, old: Path) -> None:
-    if old.exists():
-        shutil.rmtree(old)
-    new.rename(old)
+def _refuse_other_remote(dvc_folder: Path, wanted: Remote) -> None:
+    kept = default_remote_of(dvc_folder)
+    if kept == wanted:
+        return
+    action = (
+        "Leave the option out. To move a dataset: `dvc fetch --all-commits`, "
+        f"`dvc remote modify {default_name(dvc_folder)} url ...`, `dvc push --all-commits` in {dvc_folder.parent}."
+    )
+    raise DatasetRepoError(Problem("remote", f"{kept}, which the dataset has", str(wanted), action))
+
+
+def _make_repository(repository: Path, remote: Remote) -> None:
+    repository.mkdir()
+    run_git(repository, "init", "--quiet", "--initial-branch=main", "--template=")
+    run_dvc(repository, "init", f"dvc init in {repository}")
+    (repository / ".dvc" / "config").write_text(config_text(remote), "utf-8")
+    (repository / ".gitignore").write_text(f"/{DATA_DIR}\n", "utf-8")
+    if remote.is_folder:
+        Path(remote.located(repository / ".dvc").url).mkdir(parents=True, exist_ok=True)
+
+
+def _send(repository: Path, data: Path) -> dict[str, Any]:
+    """Content goes to the cache and to the remote; gives what the .dvc file says of it."""
+    remote = default_remote_of(repository / ".dvc")
+    for _ in range(2):  # Damaged objects of the cache are removed on the way, and made again from `data`.
+        out = run_dvc(repository, "save", f"putting {data} into the cache of {repository}", data=str(data))
+        failures = run_dvc(repository, "push", f"push to {remote}", listing=out["md5"])["failures"]
+        if {failure["kind"] for failure in failures} != {"cache"}:
+            break
+    raise_if_any(DatasetRepoError, tell_failures(failures, list_tree(data), str(remote), "take") if failures else ())
+    return out
+
+
+def _commit(repository: Path, data: Path, out: dict[str, Any], message: str) -> None:
+    remove_tree(repository / DATA_DIR)
+    data.rename(repository / DATA_DIR)
+    dvc_file = repository / f"{DATA_DIR}.dvc"
+    if not dvc_file.is_file() or out["md5"] not in dvc_file.read_text("utf-8"):
+        fields = {"outs": [out | {"hash": "md5", "path": DATA_DIR}]}
+        dvc_file.write_text(yaml.safe_dump(fields, sort_keys=False), "utf-8")
+    commit_all(repository, message)
 
 
 def list_datasets(datasets_home: Path) -> tuple[DatasetEntry, ...]:
     """The dataset repositories below `datasets_home`, each with its newest revision, by name."""
-    found = []
+    found: list[DatasetEntry] = []
     for config in sorted(datasets_home.glob("*/.dvc/config")):
         repository = config.parent.parent
-        if repository.name.startswith("."):
-            continue
-        pin = resolve(DatasetRef(repository=str(repository), path=DATA_DIR), repository.name)
-        found.append(DatasetEntry(repository.name, pin, _git(repository, "log", "-1", "--format=%s", pin.commit)))
+        if not repository.name.startswith("."):
+            found += history(repository, repository.name)[:1]
     return tuple(found)
 
 
-def resolve(ref: DatasetRef, name: str) -> DatasetPin:
-    """The exact content that a reference names now. Raises DatasetRepoError naming what is not there."""
-    with _opened(ref) as repository:
-        commit = _git_or(repository, f"revision {ref.revision!r} of {ref.repository}", "rev-parse", "--verify",
-                         "--quiet", "--end-of-options", f"{ref.revision}^{{commit}}")  # fmt: skip
-        subject = f"{ref.path}.dvc in commit {commit[:12]} of {ref.repository}"
-        text = _git_or(repository, subject, "show", f"{commit}:{ref.path}.dvc")
-    out = yaml.safe_load(text)["outs"][0]
-    if not str(out.get("md5")).endswith(".dir"):
-        action = "Track the dataset folder itself with `dvc add`."
-        raise DatasetRepoError(Problem(subject, "a folder tracked by DVC", str(out.get("md5")), action))
-    return DatasetPin(
-        name=name, ref=ref, commit=commit, dvc_hash=out["md5"], file_count=out["nfiles"], size_bytes=out["size"]
-    )
-
-
-def fetch(pin: DatasetPin, pinned_home: Path) -> Path:
+def fetch(pin: DatasetPin, pinned_home: Path, *, verify: bool = False) -> Path:
     """A verified, read-only copy of the pinned content, made once per hash; all or nothing.
 
-    Two processes that ask for the same content wait for each other. Raises DatasetRepoError listing the files whose
-    content is neither in the cache nor in the remote, or is not what the listing says.
+    A copy that somebody altered is made again; `verify` reads all of it to find out. Two processes that ask for the
+    same content wait for each other. Raises DatasetRepoError listing the files whose content is neither in the cache
+    nor in the remote, or is damaged there, and when the disk is full.
     """
     copy = PinnedCopy(pinned_home, pin)
-    with file_lock(copy.lock_file):
+    with disk_errors_told(copy.home), file_lock(copy.lock_file):
+        if verify and (altered := copy.altered()):
+            logger.warning("%d files of %s are not as pinned: %s", len(altered), copy.folder, ", ".join(altered[:20]))
         if not copy.is_complete():
-            with _opened(pin.ref) as repository:
-                objects = _Objects(repository, pin)
-                copy.write(objects.listing(), objects.path_of)
+            with opened(pin.ref.repository) as repository:
+                _make_copy(copy, open_objects(repository, pin, copy.home / ".objects"))
     return copy.folder
 
 
-class _Objects:
-    """The content of one pin as DVC's cache holds it, fetched from the remote where it does not."""
-
-    def __init__(self, repository: Path, pin: DatasetPin) -> None:
-        self.repository, self.pin = repository, pin
-        self.cache = _cache_dir(repository)
-
-    def path_of(self, md5: str) -> Path:
-        """Where the cache keeps an object: <2 digits>/<the rest>."""
-        return self.cache / md5[:2] / md5[2:]
-
-    def listing(self) -> tuple[TreeFile, ...]:
-        """The files of the pinned folder; every object is in the cache afterwards."""
-        files = self.read_listing()
-        if files is None or self._missing(files):
-            failure = self._fetch()
-            files = self.read_listing()
-            if files is None:
-                raise self._incomplete("the list of files", failure)
-            if missing := self._missing(files):
-                named = ", ".join(f"{file.path} ({file.md5})" for file in missing[:20])
-                raise self._incomplete(f"{len(missing)} of {len(files)} files: {named}", failure)
-        return files
-
-    def read_listing(self) -> tuple[TreeFile, ...] | None:
-        """The files of the pinned folder, or None where the cache has no list of them."""
-        listing = self.path_of(self.pin.dvc_hash)
-        if not listing.is_file():
-            return None
-        return tuple(TreeFile(entry["relpath"], entry["md5"]) for entry in json.loads(listing.read_bytes()))
-
-    def _missing(self, files: tuple[TreeFile, ...]) -> list[TreeFile]:
-        return [file for file in files if not self.path_of(file.md5).is_file()]
-
-    def _fetch(self) -> str:
-        try:
-            _run_dvc(self.repository, _FETCH, self.pin.ref.path, self.pin.commit)
-        except DatasetRepoError as error:
-            return str(error)  # What is missing says more; the reason is told with it.
-        return ""
-
-    def _incomplete(self, got: str, failure: str) -> DatasetRepoError:
-        subject = f"dataset {self.pin.name} at {self.pin.commit[:12]}"
-        reason = f" DVC said: {failure}" if failure else ""
-        action = f"Push the revision again (dvc push) or restore the remote, then retry.{reason}"
-        return DatasetRepoError(Problem(subject, "complete content in cache or remote", f"missing {got}", action))
+def _make_copy(copy: PinnedCopy, objects: Objects) -> None:
+    damaged = copy.write(objects.listing(), objects.path_of)
+    if damaged:
+        objects.drop(damaged)
+        damaged = copy.write(objects.listing(), objects.path_of)
+    action = "The disk is not to be trusted: check it, then retry."
+    raise_if_any(
+        DatasetRepoError,
+        (Problem(f"content of {file.path}", f"md5 {file.md5}", "something else, again", action) for file in damaged),
+    )
 
 
-def _cache_dir(repository: Path) -> Path:
-    """Where DVC keeps objects; DVC itself is asked only where the default is changed, because that takes seconds."""
-    for config in (repository / ".dvc" / "config", repository / ".dvc" / "config.local"):
-        if config.is_file() and re.search(r"(?m)^\s*dir\s*=", config.read_text("utf-8")):
-            return Path(_run_dvc(repository, _CACHE_DIR).strip().splitlines()[-1])
-    return repository / ".dvc" / "cache" / "files" / "md5"
-
-
-@contextmanager
-def _opened(ref: DatasetRef) -> Iterator[Path]:
-    """The repository as a folder of this machine; a URL is cloned for the time of use."""
-    if "://" in ref.repository or ref.repository.startswith("git@"):
-        with tempfile.TemporaryDirectory(prefix="passline-dataset-") as clone:
-            _git(Path(clone), "clone", "--quiet", "--no-checkout", ref.repository, clone)
-            _git(Path(clone), "checkout", "--quiet", ref.revision, "--", ".dvc")
-            yield Path(clone)
-        return
-    repository = Path(ref.repository).absolute()
-    if not (repository / ".git").exists():
-        action = "Make one with `passline dataset add`, or correct the path."
-        raise DatasetRepoError(Problem(str(repository), "a git + DVC repository", "no such repository", action))
-    yield repository
-
-
-def _environment() -> dict[str, str]:
-    """For git and DVC: no user or system configuration, no telemetry, no prompts, no outer repository."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "DVC_"))}
-    return kept | {
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_SYSTEM": os.devnull,
-        "GIT_TERMINAL_PROMPT": "0",
-        "DVC_NO_ANALYTICS": "1",
-        "DO_NOT_TRACK": "1",
-        "LC_ALL": "C.UTF-8",
-    }
-
-
-def _git(repository: Path, *arguments: str) -> str:
-    return _run(["git", *arguments], repository, "git " + " ".join(arguments)[:200])
-
-
-def _git_or(repository: Path, subject: str, *arguments: str) -> str:
-    """Like `_git`; a failure says that `subject` is not there."""
-    try:
-        return _git(repository, *arguments)
-    except DatasetRepoError as error:
-        action = "Correct the reference; `git log` in the repository shows the revisions."
-        raise DatasetRepoError(Problem(subject, "to exist", str(error)[-300:] or "nothing", action)) from None
-
-
-def _run_dvc(repository: Path, script: str, *arguments: str) -> str:
-    # -P: the folder that we work in is not looked at for modules.
-    command = [sys.executable, "-P", "-W", "ignore", "-c", _NO_USER_CONFIG + script, *arguments]
-    return _run(command, repository, f"dvc ({script.splitlines()[-1].strip()})")
-
-
-def _run(command: list[str], folder: Path, subject: str) -> str:
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=_environment(), capture_output=True, text=True, timeout=TIMEOUT_S
-        )
-    except FileNotFoundError:
-        problem = Problem(command[0], "an installed program", "none on the PATH", f"Install {command[0]}.")
-        raise DatasetRepoError(problem) from None
-    except subprocess.TimeoutExpired:
-        problem = Problem(subject, f"an end within {TIMEOUT_S} s", "none", "Check the remote.")
-        raise DatasetRepoError(problem) from None
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        got = f"exit {done.returncode}: " + " | ".join(said[-3:])
-        raise DatasetRepoError(Problem(f"{subject} in {folder}", "success", got, "See the message."))
-    return done.stdout.rstrip("\n")
+def verify(pin: DatasetPin, pinned_home: Path) -> tuple[str, ...]:
+    """The files of the pinned copy that are not as pinned, by reading all of them; `fetch` then makes it again."""
+    copy = PinnedCopy(pinned_home, pin)
+    with disk_errors_told(copy.home), file_lock(copy.lock_file):
+        return copy.altered()

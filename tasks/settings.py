@@ -32,7 +32,7 @@ class SiteSettings(Contract):
         >>> SiteSettings.model_construct(home=Path("/var/p")).locate(DatasetRef(repository="plates")).repository
         '/var/p/datasets/plates'
         """
-        if "/" in ref.repository or "\\" in ref.repository:
+        if any(mark in ref.repository for mark in "/\\@:"):
             return ref
         return ref.model_copy(update={"repository": str(self.datasets / ref.repository)})
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,9 @@ import yaml
 from builders import encode, noisy_plate, write_mini_dataset
 from data_contracts.dataset import DatasetPin, DatasetRef
 from data_contracts.errors import DatasetError, DatasetRepoError
-from tasks.dataset_repo import add_dataset, fetch, list_datasets, resolve
+from tasks.dataset_repo import add_dataset, fetch, history, list_datasets, previous_revision, resolve, verify
 from tasks.pin import pin
-from tasks.pinned_copy import list_tree, remove_tree
+from tasks.pinned_copy import TreeFile, list_tree, remove_tree
 
 
 @dataclass(frozen=True)
@@ -117,14 +118,60 @@ def test_a_pinned_copy_is_complete_and_read_only(repo, tmp_path):
     remove_tree(pinned.folder)
 
 
-def test_a_second_fetch_uses_the_copy_and_a_damaged_one_is_made_again(repo, tmp_path):
+def test_a_second_fetch_uses_the_copy(repo, tmp_path):
     folder = fetch(repo.second, tmp_path)
     made = folder.stat().st_ino
     assert fetch(repo.second, tmp_path).stat().st_ino == made
-    folder.chmod(0o755)
-    (folder / "data.yaml").chmod(0o644)
-    (folder / "data.yaml").write_text("cut")
+    remove_tree(folder)
+
+
+def _rewrite(file: Path, content: bytes) -> None:
+    file.chmod(0o644)
+    file.write_bytes(content)
+
+
+def _same_size_and_time(folder: Path) -> None:
+    label = folder / "data.yaml"
+    facts = label.stat()
+    _rewrite(label, b"#" * facts.st_size)
+    os.utime(label, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+ALTERED = {
+    "cut": (lambda folder: _rewrite(folder / "data.yaml", b"cut"), False),
+    "same size": (lambda folder: _rewrite(folder / "data.yaml", b"#" * (folder / "data.yaml").stat().st_size), False),
+    "one more": (lambda folder: (folder / "images.cache").write_bytes(b""), False),
+    "one gone": (lambda folder: (folder / "images/train/extra.png").unlink(), False),
+    "a link": (lambda folder: (folder / "more").symlink_to("data.yaml"), False),
+    "same size and time, asked for": (_same_size_and_time, True),
+}
+
+
+@pytest.mark.parametrize(("alter", "asked"), ALTERED.values(), ids=ALTERED)
+def test_an_altered_copy_is_made_again(repo, tmp_path, alter, asked):
+    folder = fetch(repo.second, tmp_path)
+    right = list_tree(folder)
+    for path in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        path.chmod(0o755)
+    alter(folder)
+    assert list_tree(fetch(repo.second, tmp_path, verify=asked)) == right
+    assert verify(repo.second, tmp_path) == ()
+    remove_tree(folder)
+
+
+def test_verify_names_what_was_altered_and_the_next_fetch_mends_it(repo, tmp_path):
+    folder = fetch(repo.second, tmp_path)
+    _same_size_and_time(folder)
+    assert verify(repo.second, tmp_path) == ("data.yaml",)
     assert "names" in (fetch(repo.second, tmp_path) / "data.yaml").read_text()
+    remove_tree(folder)
+
+
+def test_a_copy_that_was_only_touched_stays(repo, tmp_path):
+    folder = fetch(repo.second, tmp_path)
+    made = folder.stat().st_ino
+    os.utime(folder / "data.yaml", (1, 1))
+    assert fetch(repo.second, tmp_path).stat().st_ino == made
     remove_tree(folder)
 
 
@@ -151,16 +198,204 @@ def test_missing_content_is_listed_and_a_retry_works(repo, tmp_path):
     remove_tree(folder)
 
 
-def test_wrong_bytes_in_the_cache_are_refused(repo, tmp_path):
-    file = next(file for file in list_tree(repo.source) if file.path.startswith("images/val/"))
-    cached = repo.repository / ".dvc/cache/files/md5" / file.md5[:2] / file.md5[2:]
-    right = cached.read_bytes()
-    cached.chmod(0o644)
-    cached.write_bytes(b"x" * len(right))
-    with pytest.raises(DatasetRepoError, match=f"content of {file.path}"):
+def _damage(path: Path) -> bytes:
+    right = path.read_bytes()
+    _rewrite(path, b"x" * len(right))
+    return right
+
+
+def test_wrong_bytes_in_the_cache_are_fetched_again(repo, tmp_path):
+    cached = repo.repository / ".dvc/cache/files/md5"
+    for oid in _picture(repo).md5, repo.second.dvc_hash:
+        right = _damage(cached / oid[:2] / oid[2:])
+        folder = fetch(repo.second, tmp_path / oid)
+        assert len(list_tree(folder)) == repo.second.file_count
+        assert (cached / oid[:2] / oid[2:]).read_bytes() == right
+        remove_tree(folder)
+
+
+def test_wrong_bytes_in_cache_and_remote_are_refused(repo, tmp_path):
+    oid = _picture(repo).md5
+    places = [
+        folder / oid[:2] / oid[2:]
+        for folder in (repo.repository / ".dvc/cache/files/md5", repo.home / ".remotes/plates/files/md5")
+    ]
+    right = [_damage(place) for place in places]
+    with pytest.raises(DatasetRepoError, match=f"content of {_picture(repo).path} on remote .*expected md5 {oid}"):
         fetch(repo.second, tmp_path)
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
-    cached.write_bytes(right)
+    _rewrite(places[1], right[1])
+    remove_tree(fetch(repo.second, tmp_path))
+
+
+def _picture(repo: Repo) -> TreeFile:
+    return next(file for file in list_tree(repo.source) if file.path.startswith("images/val/"))
+
+
+def test_history_is_newest_first_and_leaves_out_commits_without_data(repo):
+    assert [(entry.pin.commit, entry.message) for entry in history(repo.repository, "plates")] == [
+        (repo.second.commit, "second delivery"),
+        (repo.first.commit, "first delivery"),
+    ]
+
+
+def test_the_previous_revision(repo):
+    before = previous_revision(repo.second)
+    assert (before.commit, before.dvc_hash) == (repo.first.commit, repo.first.dvc_hash)
+    assert previous_revision(before) is None
+
+
+def test_dvc_sees_nothing_changed_and_makes_the_same_of_the_folder(repo):
+    for command in (["status", "--quiet"], ["add", "--quiet", "data"], ["status", "--cloud", "--quiet"]):
+        subprocess.run([sys.executable, "-m", "dvc", *command], cwd=repo.repository, check=True)
+    assert _git(repo.repository, "status", "--porcelain") == ""
+
+
+def _elsewhere(repo: Repo, kind: str, folder: Path) -> str:
+    """The repository as others name it."""
+    if kind == "url":
+        return f"file://{repo.repository}"
+    _git(repo.repository, "clone", "--quiet", "--bare", str(repo.repository), str(folder / "plates.git"))
+    _git(folder / "plates.git", "branch", "night", "HEAD~1")
+    return str(folder / "plates.git") if kind == "bare" else f"file://{folder / 'plates.git'}"
+
+
+@pytest.mark.parametrize("kind", ["url", "bare", "url of a bare one"])
+def test_a_repository_elsewhere_is_cloned_and_its_relative_remote_is_found(repo, tmp_path, kind):
+    home = repo.home / f"mirror {kind}"  # A relative remote is looked up from the place of the repository.
+    home.mkdir()
+    where = _elsewhere(repo, kind, home)
+    (home / ".remotes").symlink_to(repo.home / ".remotes")
+    pin = resolve(DatasetRef(repository=where), "plates")
+    folder = fetch(pin, tmp_path)
+    assert list_tree(folder) == list_tree(repo.repository / "data")
+    assert previous_revision(pin).dvc_hash == repo.first.dvc_hash
+    remove_tree(folder)
+
+
+def test_a_branch_of_a_repository_elsewhere(repo, tmp_path):
+    where = _elsewhere(repo, "url of a bare one", tmp_path)
+    assert resolve(DatasetRef(repository=where, revision="night"), "plates").dvc_hash == repo.first.dvc_hash
+
+
+def test_a_relative_remote_that_cannot_be_reached_is_refused_in_words(repo, tmp_path):
+    where = _elsewhere(repo, "bare", tmp_path)
+    pin = resolve(DatasetRef(repository=where), "plates")
+    with pytest.raises(DatasetRepoError, match=r"remote 'store' of .*relative folder \.\./\.\./\.remotes/plates"):
+        fetch(pin, tmp_path / "pinned")
+
+
+REFUSED_NAMES = {"path": "../plates", "hidden": ".remotes", "empty": "", "upper case": "Plates"}
+
+
+@pytest.mark.parametrize("name", REFUSED_NAMES.values(), ids=REFUSED_NAMES)
+def test_a_name_that_is_none_is_refused(repo, tmp_path, name):
+    with pytest.raises(DatasetError, match="name of the dataset"):
+        add_dataset(repo.source, tmp_path / "home", name, "m")
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_remote_is_named_once(repo, tmp_path):
+    home, remote = tmp_path / "home", tmp_path / "share"
+    pin = add_dataset(repo.source, home, "plates", "m", remote=str(remote))
+    assert (
+        len([path for path in remote.rglob("*") if path.is_file()])
+        == len({file.md5 for file in list_tree(home / "plates/data")}) + 1
+    )  # The list of files.
+    assert add_dataset(repo.source, home, "plates", "m", remote=str(remote)) == pin
+    with pytest.raises(DatasetRepoError, match=r"share, which the dataset has, got .*other"):
+        add_dataset(repo.source, home, "plates", "m", remote=str(tmp_path / "other"))
+    assert not (home / ".remotes").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_repository_that_somebody_else_owns(repo, tmp_path):
+    theirs = shutil.copytree(repo.repository, tmp_path / "theirs")
+    for path in (theirs, *theirs.rglob("*")):
+        os.chown(path, 12345, 12345)
+    remove_tree(theirs / ".dvc/cache")
+    shutil.copytree(repo.home / ".remotes", tmp_path / ".remotes")
+    ref = DatasetRef(repository=str(theirs))
+    folder = fetch(resolve(ref, "plates"), tmp_path / "pinned")
+    assert len(list_tree(folder)) == repo.second.file_count
+    remove_tree(folder)
+
+
+def test_two_adds_at_once_become_two_revisions(repo, tmp_path):
+    sources = [shutil.copytree(repo.source, tmp_path / f"source{number}") for number in range(2)]
+    (sources[1] / "images/train/extra.png").unlink()
+    with ThreadPoolExecutor(2) as pool:
+        pins = list(pool.map(lambda source: add_dataset(source, tmp_path / "home", "plates", source.name), sources))
+    kept = history(tmp_path / "home/plates", "plates")
+    assert {entry.pin.commit for entry in kept} == {pin.commit for pin in pins}
+    assert {(entry.message, entry.pin.dvc_hash) for entry in kept} == {
+        (source.name, pin.dvc_hash) for source, pin in zip(sources, pins, strict=True)
+    }
+
+
+def test_what_a_killed_add_left_is_in_nobodys_way(repo, tmp_path):
+    for left in ".new-plates/.dvc", ".adding-plates/images":
+        (tmp_path / left).mkdir(parents=True)
+        (tmp_path / left / "config").write_text("cut")
+    assert list_datasets(tmp_path) == ()
+    pin = add_dataset(repo.source, tmp_path, "plates", "m")
+    (tmp_path / "plates/data.yaml").write_text("changed and not committed")
+    (tmp_path / "plates/data.dvc").write_text("outs: cut")
+    (tmp_path / "plates/data/data.yaml").write_text("cut")
+    assert add_dataset(repo.source, tmp_path, "plates", "m").dvc_hash == pin.dvc_hash
+    assert "names" in (tmp_path / "plates/data/data.yaml").read_text()
+    assert pin.dvc_hash in (tmp_path / "plates/data.dvc").read_text()
+
+
+def test_an_add_over_something_else_is_refused(repo, tmp_path):
+    (tmp_path / "plates").mkdir()
+    (tmp_path / "plates/mine.txt").write_text("mine")
+    with pytest.raises(DatasetRepoError, match=r"plates: expected a dataset repository, or nothing"):
+        add_dataset(repo.source, tmp_path, "plates", "m")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".locks", "plates"]
+
+
+DVC_FILES = {
+    "of DVC 2": ("outs:\n- md5: {md5}\n  size: 1\n  nfiles: 1\n  path: data\n", "dvc cache migrate"),
+    "one file": (
+        "outs:\n- md5: 0123456789abcdef0123456789abcdef\n  hash: md5\n  path: data\n",
+        "dataset folder itself",
+    ),
+    "no size": ("outs:\n- md5: {md5}\n  hash: md5\n  path: data\n", "size and nfiles"),
+    "empty": ("", "a .dvc file with one folder"),
+    "no YAML": ("outs: [", "a .dvc file with one folder"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), DVC_FILES.values(), ids=DVC_FILES)
+def test_a_revision_that_cannot_be_pinned_is_refused_in_words(repo, tmp_path, text, words):
+    _git(repo.repository, "clone", "--quiet", str(repo.repository), str(tmp_path / "clone"))
+    (tmp_path / "clone/data.dvc").write_text(text.format(md5=repo.first.dvc_hash))
+    who = ("-c", "user.name=x", "-c", "user.email=x@localhost")
+    _git(tmp_path / "clone", *who, "commit", "--quiet", "--all", "--message", "by hand")
+    with pytest.raises(DatasetRepoError, match=words):
+        resolve(DatasetRef(repository=str(tmp_path / "clone")), "plates")
+    kept = history(tmp_path / "clone", "plates")
+    assert [entry.pin.commit for entry in kept] == [repo.second.commit, repo.first.commit]
+
+
+def test_a_repository_of_others_with_a_cache_of_its_own(repo, tmp_path):
+    """Made with plain git and DVC: another folder, a cache elsewhere, no remote."""
+    theirs = tmp_path / "theirs"
+    shutil.copytree(repo.repository / "data", theirs / "sets" / "plates")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_GLOBAL": os.devnull}
+    _git(tmp_path, "init", "--quiet", str(theirs))
+    for command in (["init"], ["cache", "dir", "--local", str(tmp_path / "cache")], ["add", "sets/plates"]):
+        subprocess.run([sys.executable, "-m", "dvc", *command, "--quiet"], cwd=theirs, check=True, env=environment)
+    _git(theirs, "add", "--all")
+    _git(theirs, "-c", "user.name=x", "-c", "user.email=x@localhost", "commit", "--quiet", "--message", "theirs")
+    ref = DatasetRef(repository=str(theirs), path="sets/plates")
+    folder = fetch(resolve(ref, "plates"), tmp_path / "pinned")
+    assert list_tree(folder) == list_tree(theirs / "sets/plates")
+    remove_tree(folder)
+    remove_tree(tmp_path / "cache")
+    with pytest.raises(DatasetRepoError, match=r"missing the list of files.*no remote is configured"):
+        fetch(resolve(ref, "plates"), tmp_path / "elsewhere")
 
 
 def test_a_folder_that_is_no_dataset_changes_nothing(tmp_path):
