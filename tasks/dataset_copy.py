@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -12,14 +13,28 @@ from data_contracts.dataset import Split, label_path_of
 from data_contracts.errors import DatasetError, Problem, raise_if_any
 from tasks.dataset_layout import SPLIT_KEYS, DatasetLayout
 
+if TYPE_CHECKING:
+    from tasks.splits import SplitConfig
+
 logger = logging.getLogger(__name__)
 
 
-def copy_dataset(layout: DatasetLayout, target: Path, extras: tuple[str, ...] = ()) -> None:
+def copy_dataset(
+    layout: DatasetLayout,
+    target: Path,
+    extras: tuple[str, ...] = (),
+    *,
+    previous: Path | None = None,
+    splits: SplitConfig | None = None,
+) -> None:
     """Write pictures, their labels, data.yaml and `extras` (files of the folder, kept at their path) to `target`.
 
-    The source is only read. Raises DatasetError for pictures that would get the same name, and for missing extras.
+    With `splits`, also splits.csv: what `previous`, the data folder of the newest revision, recorded, and what is drawn
+    for new pictures. A picture that is listed as a background gets an empty label file. The source is only read.
+    Raises DatasetError for pictures that would get the same name, missing extras, and a wrong splits.csv or groups.csv.
     """
+    from tasks.dataset_record import copy_record  # It brings pandas along, which listing datasets can do without.
+
     places = place_pictures(layout)
     problems = [
         Problem(f"extra file {name}", "a file in the dataset folder", "nothing", "Correct the name.")
@@ -35,9 +50,13 @@ def copy_dataset(layout: DatasetLayout, target: Path, extras: tuple[str, ...] = 
             _copy(layout.root / source, target / place)
             if (label := layout.root / label_path_of(source)).is_file():
                 _copy(label, target / label_path_of(place))
+            elif source in layout.backgrounds:
+                (target / label_path_of(place)).parent.mkdir(parents=True, exist_ok=True)
+                (target / label_path_of(place)).touch(exist_ok=False)
     for name in extras:
         _copy(layout.root / name, target / name)
     (target / "data.yaml").write_text(dataset_yaml(layout), "utf-8")
+    copy_record(layout, places, target, previous, splits)
     for note in layout.notes:
         logger.warning(note)
     if layout.others:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -20,15 +21,18 @@ from pathlib import Path, PurePosixPath
 import yaml
 from prefect import get_run_logger, task
 
-from data_contracts.base import sha256_of
 from data_contracts.dataset import Split, label_path_of
 from data_contracts.errors import DatasetError, Problem, raise_if_any
 from data_contracts.labels import LabelBox, format_label_rows, parse_label_bytes
+from tasks.artifacts import leave_markdown
 from tasks.dataset_copy import place_pictures
 from tasks.dataset_layout import DatasetLayout, read_layout
 from tasks.ground_truth import GroundTruth, PictureTruth, picture_truth, read_ground_truth, write_ground_truth
 from tasks.pinned_copy import remove_tree
-from tasks.splits import PictureLabels, SplitChoice, SplitConfig, choose_splits
+from tasks.split_artifact import SplitCounts, splits_markdown
+from tasks.split_facts import Looks, read_boxes
+from tasks.split_ledger import divide_with_ledger
+from tasks.splits import SplitChoice, SplitConfig
 from tasks.trainer_pictures import decode_checked, displayed_wh, encode_png, is_turned, trainer_reads_it
 
 __all__ = [
@@ -37,19 +41,9 @@ __all__ = [
     "WorkingCopy",
     "prepare_working_copy",
     "read_ground_truth",
-    "read_picture_labels",
     "split_and_copy",
     "write_working_copy",
 ]
-
-
-@dataclass(frozen=True)
-class SplitCounts:
-    """What one split of the working copy holds."""
-
-    pictures: int
-    labelled: int
-    boxes: int
 
 
 @dataclass(frozen=True)
@@ -70,18 +64,6 @@ class _Copied:
     boxes: tuple[LabelBox, ...]
     truth: PictureTruth
     reencoded: bool
-
-
-def read_picture_labels(layout: DatasetLayout) -> dict[PurePosixPath, PictureLabels]:
-    """Class ids and content hash of every picture of a layout, for drawing splits."""
-    return {
-        picture: PictureLabels(
-            tuple(box.class_id for box in _read_boxes(layout, picture)),
-            sha256_of((layout.root / picture).read_bytes()),
-        )
-        for pictures in layout.splits.values()
-        for picture in pictures
-    }
 
 
 def write_working_copy(pinned: Path, choice: SplitChoice, target: Path) -> WorkingCopy:
@@ -107,7 +89,7 @@ def write_working_copy(pinned: Path, choice: SplitChoice, target: Path) -> Worki
         target,
         target / "data.yaml",
         layout.class_names,
-        {split: _counts(_of(copied, split)) for split in Split},
+        {split: _counts(_of(copied, split), len(layout.class_names)) for split in Split},
         sum(item.reencoded for item in copied),
         choice.notes,
     )
@@ -117,20 +99,15 @@ def _of(copied: list[_Copied], split: Split) -> list[_Copied]:
     return [item for item in copied if item.place.parts[1] == split]
 
 
-def _counts(copied: list[_Copied]) -> SplitCounts:
-    return SplitCounts(len(copied), sum(bool(item.boxes) for item in copied), sum(len(item.boxes) for item in copied))
-
-
-def _read_boxes(layout: DatasetLayout, picture: PurePosixPath) -> tuple[LabelBox, ...]:
-    """The usable boxes of a picture; validation has reported the other rows."""
-    path = layout.root / label_path_of(picture)
-    rows = parse_label_bytes(path.read_bytes(), len(layout.class_names)) if path.is_file() else []
-    return tuple(row for row in rows if isinstance(row, LabelBox))
+def _counts(copied: list[_Copied], class_count: int) -> SplitCounts:
+    found = Counter(box.class_id for item in copied for box in item.boxes)
+    class_boxes = tuple(found[number] for number in range(class_count))
+    return SplitCounts(len(copied), sum(bool(item.boxes) for item in copied), found.total(), class_boxes)
 
 
 def _copy_picture(layout: DatasetLayout, source: PurePosixPath, target: Path, draft: Path) -> _Copied:
     data = (layout.root / source).read_bytes()
-    boxes = _read_boxes(layout, source)
+    boxes = read_boxes(layout, source)
     as_it_is = trainer_reads_it(data, target.suffix)
     image = None if as_it_is and not is_turned(data) else decode_checked(data)
     if not as_it_is and image is not None:
@@ -168,17 +145,59 @@ def _check_labels(draft: Path, copied: list[_Copied], class_count: int) -> None:
     raise_if_any(DatasetError, problems)
 
 
-def split_and_copy(pinned: Path, config: SplitConfig, target: Path) -> WorkingCopy:
-    """Choose the splits of a pinned dataset and write its working copy."""
-    layout = read_layout(pinned)
-    return write_working_copy(pinned, choose_splits(layout, read_picture_labels(layout), config), target)
+def split_and_copy(
+    pinned: Path,
+    config: SplitConfig,
+    target: Path,
+    leave_out: tuple[str, ...] = (),
+    ledger: Path | None = None,
+    looks: Looks | None = None,
+) -> WorkingCopy:
+    """Choose the splits of a pinned dataset and write its working copy, without the pictures `leave_out`.
+
+    What the dataset's own record does not say is kept in `ledger`, so that the next revision's pictures keep it.
+    """
+    divided = divide_with_ledger(_without(read_layout(pinned), leave_out), config, ledger, looks or Looks())
+    notes = (f"{len(leave_out)} quarantined pictures stay out.",) if leave_out else ()
+    choice = replace(divided.choice, notes=(*notes, *divided.choice.notes))
+    return write_working_copy(pinned, choice, target)
+
+
+def _without(layout: DatasetLayout, leave_out: tuple[str, ...]) -> DatasetLayout:
+    """The layout without these pictures. Raises DatasetError for a path that is none of its pictures."""
+    out = {PurePosixPath(path) for path in leave_out}
+    unknown = sorted(out.difference(*layout.splits.values()))
+    action = "This is a fault of Passline; please report it."
+    raise_if_any(
+        DatasetError,
+        [Problem(f"quarantined {path}", "a picture of the dataset", "no such picture", action) for path in unknown],
+    )
+    splits = {split: tuple(one for one in pictures if one not in out) for split, pictures in layout.splits.items()}
+    return replace(layout, splits=splits)
 
 
 @task
-def prepare_working_copy(pinned: Path, config: SplitConfig, target: Path) -> WorkingCopy:
-    """Split a pinned dataset and copy it for training."""
-    copy = split_and_copy(pinned, config, target)
+def prepare_working_copy(
+    pinned: Path,
+    config: SplitConfig,
+    target: Path,
+    leave_out: tuple[str, ...] = (),
+    record_home: Path | None = None,
+    dataset: str = "dataset",
+    looks: Looks | None = None,
+) -> WorkingCopy:
+    """Split a pinned dataset and copy it for training, without the pictures `leave_out`.
+
+    Splits that the dataset does not record are kept in `record_home`/<dataset>.csv from one night to the next.
+    """
+    ledger = record_home / f"{dataset}.csv" if record_home else None
+    copy = split_and_copy(pinned, config, target, leave_out, ledger, looks)
     logger = get_run_logger()
+    leave_markdown(
+        "splits",
+        splits_markdown(copy.counts, copy.class_names, copy.notes),
+        "Which pictures train, choose thresholds and judge",
+    )
     for note in copy.notes:
         logger.info("%s", note)
     for split, counts in copy.counts.items():

@@ -8,9 +8,18 @@ from pydantic import ValidationError
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError
 from tasks.dataset_layout import DatasetLayout
-from tasks.splits import PictureLabels, SplitChoice, SplitConfig, choose_splits
+from tasks.split_groups import Groups, with_pattern
+from tasks.splits import PictureLabels, SplitChoice, SplitConfig, Ties, choose_splits
 
-CONFIG = SplitConfig(seed=7, val_share=0.2, test_share=0.1, group_pattern=None)
+CONFIG = SplitConfig(
+    seed=7,
+    val_share=0.2,
+    test_share=0.1,
+    group_pattern=None,
+    picture_column="picture",
+    group_column="group",
+    near_duplicates=True,
+)
 
 
 def _pictures(split: str, count: int) -> tuple[PurePosixPath, ...]:
@@ -91,7 +100,8 @@ def test_groups_and_copies_stay_together():
     labels = _labels(layout)
     first, last = layout.splits[Split.TRAIN][0], layout.splits[Split.TRAIN][-1]
     labels[last] = PictureLabels((0,), labels[first].content)  # The same bytes in two groups join the groups.
-    choice = choose_splits(layout, labels, CONFIG.model_copy(update={"group_pattern": r"^(part\d+)_"}))
+    groups = with_pattern(Groups(), labels, r"^(part\d+)_").of
+    choice = choose_splits(layout, labels, CONFIG, ties=Ties(groups))
     split_of = {picture: split for split, pictures in choice.splits.items() for picture in pictures}
     groups: dict[str, set[Split]] = {}
     for picture, split in split_of.items():
