@@ -1,109 +1,69 @@
-"""A validation report for people: a table for the terminal, and one self-contained page."""
+"""The data report of a revision: data_report.html for people, validation.json for programs, a text for terminals."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.findings import Finding, ValidationReport
+import pandas as pd
+
+from data_contracts.dataset import DatasetPin
+from serving.atomic import write_atomically
+from tasks.drift import compare_scans
+from tasks.findings import ValidationReport
+from tasks.near_duplicates import near_pairs
+from tasks.report_page import render_page
+from tasks.report_text import render_table
+from tasks.scan import DatasetScan
+
+__all__ = ["REPORT_JSON", "REPORT_PAGE", "about_pin", "render_table", "report_page", "write_report"]
 
 REPORT_PAGE = "data_report.html"
 REPORT_JSON = "validation.json"
-SHOWN_PER_RULE = 200
-"""Rows of one rule on the page; validation.json holds all of them."""
-
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1d2733; }
-table { border-collapse: collapse; margin: 0 0 1.5rem; } th, td { text-align: left; padding: .3rem .8rem .3rem 0; }
-th { border-bottom: 2px solid #c9d1da; } td { border-bottom: 1px solid #e6eaee; vertical-align: top; }
-td.n, th.n { text-align: right; } code { font-size: 13px; overflow-wrap: anywhere; }
-.error { color: #b3261e; font-weight: 600; } .warning { color: #8a5a00; } .notice { color: #48586a; }
-.accepted { color: #1a6d37; } .rejected { color: #b3261e; }
-"""
 
 
-def render_table(report: ValidationReport, shown_per_rule: int = 10) -> str:
-    """The report as plain text: counts, then the findings by rule, at most `shown_per_rule` rows of each."""
-    lines = [report.summary(), ""]
-    lines += _text_table([["split", *_count_names(report)], *_count_rows(report)])
-    lines += ["", *_text_table([["class", *report.counts], *_class_rows(report)])]
-    for rule, findings in by_rule(report.findings).items():
-        lines += ["", f"{findings[0].severity}: {rule} ({len(findings)})"]
-        lines += [f"  {finding}" for finding in findings[:shown_per_rule]]
-        if len(findings) > shown_per_rule:
-            lines.append(f"  .. and {len(findings) - shown_per_rule} more; --json lists all")
-    return "\n".join(lines) + "\n"
+def write_report(
+    report: ValidationReport,
+    scan: DatasetScan,
+    folder: Path,
+    title: str,
+    previous: DatasetScan | None = None,
+    *,
+    about: Mapping[str, str] | None = None,
+    near: pd.DataFrame | None = None,
+) -> Path:
+    """Write data_report.html and validation.json to `folder`; the page's path.
 
-
-def by_rule(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """Findings grouped by rule, errors first."""
-    order = {"error": 0, "warning": 1, "notice": 2}
-    grouped: dict[str, list[Finding]] = {}
-    for finding in sorted(findings, key=lambda finding: (order[finding.severity], finding.rule)):
-        grouped.setdefault(finding.rule, []).append(finding)
-    return grouped
-
-
-def write_report(report: ValidationReport, folder: Path, title: str) -> Path:
-    """Write data_report.html and validation.json to `folder`; the page's path."""
+    `previous` is the scan of the revision before, for what changed; `about` says where the data come from; `near` are
+    the near duplicates, where the caller has searched them already. Only the pictures that the page shows are read.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / REPORT_JSON).write_text(report.to_json(), "utf-8")
-    page = folder / REPORT_PAGE
-    page.write_text(render_page(report, title), "utf-8")
-    return page
+    page = report_page(report, scan, title, previous, about=about, near=near)
+    write_atomically(folder / REPORT_PAGE, page, durable=False)
+    return folder / REPORT_PAGE
 
 
-def render_page(report: ValidationReport, title: str) -> str:
-    """The report as one HTML page without outside resources."""
-    verdict = "accepted" if report.accepted else "rejected"
-    parts = [
-        f"<h1>{html.escape(title)}</h1><p class={verdict}>{html.escape(report.summary())}</p>",
-        "<h2>Pictures</h2>", _html_table(["split", *_count_names(report)], _count_rows(report)),
-        "<h2>Boxes per class</h2>", _html_table(["class", *report.counts], _class_rows(report)),
-        "<h2>Findings</h2>" if report.findings else "<h2>No findings</h2>",
-    ]  # fmt: skip
-    for rule, findings in by_rule(report.findings).items():
-        severity = findings[0].severity
-        parts.append(f"<h3><span class={severity}>{severity}</span> {rule} ({len(findings)})</h3>")
-        rows = [[_place(finding), finding.got, finding.expected] for finding in findings[:SHOWN_PER_RULE]]
-        parts.append(f"<p>{html.escape(findings[0].action)}</p>" + _html_table(["where", "got", "expected"], rows))
-        if len(findings) > SHOWN_PER_RULE:
-            parts.append(f"<p>The first {SHOWN_PER_RULE}; {REPORT_JSON} lists all.</p>")
-    head = f"<meta charset=utf-8><title>{html.escape(title)}</title><style>{_STYLE}</style>"
-    return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(parts)}</body></html>\n"
+def report_page(
+    report: ValidationReport,
+    scan: DatasetScan,
+    title: str,
+    previous: DatasetScan | None = None,
+    *,
+    about: Mapping[str, str] | None = None,
+    near: pd.DataFrame | None = None,
+) -> bytes:
+    """The page alone, in UTF-8."""
+    drift = compare_scans(previous, scan) if previous else None
+    pairs = near_pairs(scan.pictures) if near is None else near
+    return render_page(report, scan, title, drift=drift, near=pairs, about=about).encode("utf-8", "replace")
 
 
-def _place(finding: Finding) -> str:
-    return f"{finding.file}:{finding.line}" if finding.line else finding.file
-
-
-def _count_names(report: ValidationReport) -> list[str]:
-    return list(next(iter(report.counts.values()), {}))
-
-
-def _count_rows(report: ValidationReport) -> list[list[str]]:
-    return [[split, *(str(count) for count in counts.values())] for split, counts in report.counts.items()]
-
-
-def _class_rows(report: ValidationReport) -> list[list[str]]:
-    return [[name, *(str(count) for count in counts.values())] for name, counts in report.class_boxes.items()]
-
-
-def _text_table(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(_cell(text, width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _cell(text: str, width: int) -> str:
-    return text.rjust(width) if text.isdigit() else text.ljust(width)
-
-
-def _html_table(header: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
-    body = "".join("<tr>" + "".join(map(_html_cell, row)) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
-
-
-def _html_cell(text: str) -> str:
-    return f"<td class=n>{text}</td>" if text.isdigit() else f"<td>{html.escape(text)}</td>"
+def about_pin(pin: DatasetPin) -> dict[str, str]:
+    """What the report says on the origin of a pinned dataset."""
+    return {
+        "Dataset": pin.name,
+        "Repository": pin.ref.repository,
+        "Revision": pin.commit if pin.ref.revision in {pin.commit, "HEAD"} else f"{pin.commit} ({pin.ref.revision})",
+        "Content": f"{pin.dvc_hash}, {pin.file_count:,} files, {pin.size_bytes / 2**20:,.1f} MiB",
+    }

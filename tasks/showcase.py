@@ -17,7 +17,7 @@ from serving.detector import open_detector
 from serving.images import Image
 from serving.verdict import judge, score_floor
 from tasks.artifacts import leave_link, leave_markdown, markdown_pictures, markdown_table
-from tasks.evaluate import EvaluationResult
+from tasks.evaluation_result import EvaluationResult
 from tasks.gates import GateReport
 from tasks.pictures import cpu_options, read_picture
 from tasks.registry import Registry
@@ -110,9 +110,10 @@ def leave_results(
 
 @task(name="link the records", retries=2, retry_delay_seconds=2)
 def leave_links(mlflow_url: str, public_url: str, run_id: str, data_report: Path) -> None:
-    """Put the data report beside the training's records and link both."""
+    """Put the data report, and the files beside it, to the training's records and link both."""
     registry = Registry(mlflow_url)
-    registry.log_file(run_id, data_report, "data")
+    for file in sorted(path for path in data_report.parent.iterdir() if path.is_file()):
+        registry.log_file(run_id, file, "data")
     url = registry.run_url(run_id, public_url)
     leave_link("mlflow-run", url, "Training run in MLflow")
     leave_link("data-report", f"{url}/artifacts/data/{data_report.name}", "Data report")

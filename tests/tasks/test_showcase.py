@@ -1,0 +1,40 @@
+"""What a run leaves for people: the links to its records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks import showcase
+
+
+class Records:
+    """Stands for MLflow; remembers what was uploaded."""
+
+    logged: list[tuple[str, str, str]]
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def log_file(self, run_id: str, file: Path, folder: str) -> None:
+        Records.logged.append((run_id, file.name, folder))
+
+    def run_url(self, run_id: str, public_url: str) -> str:
+        return f"{public_url}/runs/{run_id}"
+
+
+def test_the_data_report_lies_beside_the_run_and_is_linked(tmp_path, monkeypatch):
+    links: dict[str, str] = {}
+    Records.logged = []
+    monkeypatch.setattr(showcase, "Registry", Records)
+    monkeypatch.setattr(showcase, "leave_link", lambda key, url, text: links.update({key: url}))
+    for name in ("data_report.html", "validation.json", "quarantine.csv", "data_docs/index.html"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    showcase.leave_links.fn("http://a", "http://public", "run1", tmp_path / "data_report.html")
+    assert Records.logged == [
+        ("run1", name, "data") for name in ("data_report.html", "quarantine.csv", "validation.json")
+    ]
+    assert links == {
+        "mlflow-run": "http://public/runs/run1",
+        "data-report": "http://public/runs/run1/artifacts/data/data_report.html",
+    }
