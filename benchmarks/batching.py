@@ -50,13 +50,14 @@ class Plan:
 
     count: int
     traces: dict[str, int]
+    takt_traces: int
     rounds: int
     closed_s: float
     lone: int
 
 
-FULL = Plan(count=2000, traces={"passline": 3, "bentoml": 1}, rounds=3, closed_s=4.0, lone=100)
-QUICK = Plan(count=250, traces={"passline": 1, "bentoml": 1}, rounds=1, closed_s=1.0, lone=30)
+FULL = Plan(count=2000, traces={"passline": 3, "bentoml": 1}, takt_traces=5, rounds=3, closed_s=4.0, lone=100)
+QUICK = Plan(count=250, traces={"passline": 1, "bentoml": 1}, takt_traces=1, rounds=1, closed_s=1.0, lone=30)
 
 
 def measure(quick: bool) -> Measured:
@@ -67,9 +68,7 @@ def measure(quick: bool) -> Measured:
     engine = BusyCpu(CPU_PICTURE_S)
     findings = Findings(
         cells=_cells(bench, plan, UNHURRIED_S),
-        at_takt=_cells(
-            bench, replace(plan, traces={"passline": min(2, plan.traces["passline"]), "bentoml": 1}), TAKT_S
-        ),
+        at_takt=_cells(bench, replace(plan, traces={"passline": plan.takt_traces, "bentoml": 1}), TAKT_S),
         tight=[
             bench.cell(kind, "bursty", 0.9, count=plan.count, seed=seed, deadline_s=TIGHT_S)
             for seed in range(plan.rounds)

@@ -188,5 +188,10 @@ def _open(bundle: Bundle, tuner: Tuner, tuning: Tuning) -> Opened:
 def return_memory() -> None:
     """Give the memory of a dropped release back to the system; without it the process grows with every swap."""
     gc.collect()
+    trim_heaps()
+
+
+def trim_heaps() -> None:
+    """Give the pages between living objects back to the system."""
     with suppress(OSError, AttributeError):  # glibc only
         ctypes.CDLL("libc.so.6").malloc_trim(0)

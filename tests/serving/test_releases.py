@@ -132,6 +132,16 @@ def test_doing_it_again_changes_nothing(stage: Stage) -> None:
     assert stage.loads == [stage.v1]
 
 
+def test_holes_in_the_heap_are_given_back_every_now_and_then(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, trims = [1000.0], []
+    monkeypatch.setattr("serving.releases.monotonic", lambda: clock[0])
+    monkeypatch.setattr("serving.releases.trim_heaps", lambda: trims.append(clock[0]))
+    manager = stage.new_manager()
+    for clock[0] in (1001.0, 1059.0, 1060.0, 1061.0, 1120.0):
+        manager.converge()
+    assert trims == [1060.0, 1120.0]
+
+
 @pytest.mark.parametrize("error", [BundleError("golden differs"), ValueError("golden differs")], ids=["ours", "any"])
 def test_a_broken_candidate_is_refused_once_per_generation_and_the_old_one_answers(
     stage: Stage, error: Exception
