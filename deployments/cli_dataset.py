@@ -33,8 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def _enter() -> SiteSettings:
     """The locations that all of these commands use."""
-    stack = enter_training_side()
-    stack.home.mkdir(parents=True, exist_ok=True)  # Prefect complains where its folder cannot be made in it.
+    enter_training_side()
     from tasks.settings import load_site_settings
 
     return load_site_settings()
@@ -106,7 +105,7 @@ def _import(source: Path, source_format: str, target: Path, class_names: tuple[s
 
 def _known_classes(settings: SiteSettings, name: str) -> tuple[str, ...] | None:
     """The class list of the newest revision, which an import must keep; None for a new dataset."""
-    from tasks.dataset_layout import read_layout
+    from tasks.datasets.dataset_layout import read_layout
 
     data = settings.datasets / name / "data"
     return read_layout(data).class_names if data.is_dir() else None
@@ -170,8 +169,8 @@ def diff(
     """What changed between two revisions: pictures, labels, classes, and what the pictures and boxes are like."""
     settings = _enter()
     from deployments.dataset_views import compared_pins, open_revision
-    from tasks.drift import compare_scans
-    from tasks.drift_text import drift_fields, render_drift
+    from tasks.reporting.drift import compare_scans
+    from tasks.reporting.drift_text import drift_fields, render_drift
 
     job, pins = _job(), compared_pins(settings, name, old, new)
     before, after = (open_revision(settings, pin, job.validation) for pin in pins)

@@ -23,6 +23,7 @@ def enter_training_side() -> StackSettings:
     Prefect reads its environment when it is imported: call this before.
     """
     settings = load_stack_settings()
+    settings.home.mkdir(parents=True, exist_ok=True)  # Prefect complains where its folder cannot be made in it.
     for name, value in settings.training_environment().items():
         os.environ.setdefault(name, value)
     return settings

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import logging
+import json
+import sys
+import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from data_contracts.errors import InvalidInput, Problem
+from data_contracts.errors import DatasetError, InvalidInput, PasslineError, Problem
 from deployments.cli_training import enter_training_side
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+if TYPE_CHECKING:
+    from tasks.validate import ValidateConfig
+    from tasks.validation.findings import ValidationReport
+
 REJECTED = 1
+AUTO, YOLO = "auto", "yolo"
 
 
 def register(app: typer.Typer) -> None:
@@ -21,18 +27,125 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(
-    folder: Annotated[Path, typer.Argument(help="Folder in the YOLO layout, with data.yaml.")], as_json: AsJson = False
+    path: Annotated[Path, typer.Argument(help="Folder of the dataset; it is only read.")],
+    source_format: Annotated[
+        str,
+        typer.Option("--format", help="auto, yolo, coco, voc, deeppcb, masks, labelme, cvat or labelstudio."),
+    ] = AUTO,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: accepted, findings, counts and more.")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Read files again whose size and time are unchanged.")] = False,
 ) -> None:
-    """Hold a dataset against the data contracts. Exit 0 accepted, 1 rejected, 2 could not run."""
-    settings = enter_training_side()
-    from deployments.params import load_params
-    from tasks.data_report import render_table
-    from tasks.validate import validate_folder
+    """Hold a dataset against the data contracts. Exit 0 accepted, 1 rejected, 2 could not run.
 
-    if not folder.is_dir():
-        raise InvalidInput(Problem(str(folder), "a dataset folder", "no folder", "Name an existing one."))
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its housekeeping is no news to a person
-    report = validate_folder(folder.absolute(), load_params(settings.project / "params.yaml").job.validation)
-    typer.echo(report.model_dump_json(indent=2) if as_json else render_table(report))
+    With --json, standard output is exactly one object in all three cases; `accepted` is null where nothing was judged.
+    """
+    try:
+        report = _report(path, source_format, full=full)
+    except PasslineError as error:
+        if as_json:
+            words = [str(problem) for problem in error.problems]
+            typer.echo(json.dumps({"accepted": None, "findings": [], "counts": {}, "error": words}, indent=2))
+        raise
+    typer.echo(report.model_dump_json(indent=2) if as_json else _table(report), nl=as_json)
     if not report.accepted:
         raise typer.Exit(REJECTED)
+
+
+def _table(report: ValidationReport) -> str:
+    from tasks.reporting.report_text import render_table
+
+    return render_table(report, colour=sys.stdout.isatty())
+
+
+def _report(path: Path, source_format: str, *, full: bool) -> ValidationReport:
+    stack = enter_training_side()
+    from deployments.params import load_params
+    from tasks.settings import load_site_settings
+
+    if not path.is_dir():
+        got = "a file" if path.exists() else "nothing of that name"
+        raise InvalidInput(Problem(str(path), "a dataset folder", got, "Name an existing folder."))
+    config = load_params(stack.project / "params.yaml").job.validation
+    cache = load_site_settings().home / "scans"
+    try:
+        return _validated(path.absolute(), source_format, config, cache, full=full)
+    except OSError as error:
+        where = str(error.filename or path)
+        action = "Check the file's rights and the disk, then retry."
+        raise InvalidInput(Problem(where, "a file that can be read", str(error.strerror or error), action)) from None
+
+
+def _validated(
+    folder: Path, source_format: str, config: ValidateConfig, cache: Path, *, full: bool
+) -> ValidationReport:
+    """The report on a folder: as it lies where its YAML file describes it, imported otherwise."""
+    from tasks.datasets.dataset_layout import YAML_NAMES
+
+    _require_format(source_format)
+    fault: DatasetError | None = None
+    if source_format in (AUTO, YOLO) and any((folder / name).is_file() for name in YAML_NAMES):
+        try:
+            return _judged(folder, config, cache, full=full)
+        except DatasetError as error:
+            fault = error
+    if source_format == AUTO:
+        # Exports of other formats carry such a file too, often one that describes another folder.
+        source_format, fault = _other_format(folder, fault)
+    return _rejected(fault, folder) if fault else _imported(folder, source_format, config)
+
+
+def _other_format(folder: Path, fault: DatasetError | None) -> tuple[str, DatasetError | None]:
+    """The format of a folder whose YAML file is absent or at `fault`; no fault where another format speaks for it."""
+    try:
+        found = _detected(folder)
+    except DatasetError as error:
+        if fault is None:
+            raise
+        return YOLO, DatasetError(*fault.problems, *error.problems)
+    return found, fault if found == YOLO else None
+
+
+def _require_format(source_format: str) -> None:
+    from tasks.importers import FORMATS
+
+    if source_format not in (AUTO, *FORMATS):
+        names = ", ".join((AUTO, *FORMATS))
+        raise InvalidInput(Problem("--format", f"one of {names}", source_format, "Correct the name."))
+
+
+def _detected(folder: Path) -> str:
+    """The format of the annotations. Raises InvalidInput for an empty folder, DatasetError for none or several."""
+    from tasks.importers import detect_format
+
+    if not any(folder.iterdir()):
+        action = "Name the folder that holds the pictures and their annotations."
+        raise InvalidInput(Problem(str(folder), "a dataset", "an empty folder", action))
+    return detect_format(folder)
+
+
+def _judged(folder: Path, config: ValidateConfig, cache: Path | None, *, full: bool = False) -> ValidationReport:
+    from tasks.validate import validate_folder
+
+    return validate_folder(folder, config, cache=cache, full=full, progress=True)
+
+
+def _rejected(error: DatasetError, folder: Path) -> ValidationReport:
+    from tasks.validate import rejected_by_layout
+
+    return rejected_by_layout(error, folder)
+
+
+def _imported(source: Path, source_format: str, config: ValidateConfig) -> ValidationReport:
+    """The report on a folder of another format, with the paths of that format."""
+    from tasks.importers import import_dataset
+    from tasks.validation.native_findings import told_as_native
+
+    with tempfile.TemporaryDirectory(prefix="passline-validate-") as draft:
+        imported = import_dataset(source, source_format, Path(draft, "dataset"))
+        try:
+            report = _judged(imported.folder, config, None)
+        except DatasetError as error:
+            report = _rejected(error, imported.folder)
+        return told_as_native(report, imported)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from data_contracts.dataset import DatasetPin, DatasetRef
 from data_contracts.errors import DatasetRepoError, Problem
 from tasks.dataset_repo import DatasetEntry, fetch, history, previous_revision, resolve
-from tasks.report_text import plural, text_table
+from tasks.reporting.report_text import plural, text_table
 from tasks.scan import DatasetScan
-from tasks.scan_facts import count_boxes, count_pictures
 from tasks.settings import SiteSettings
-from tasks.split_record import RECORD_NAME, read_record
+from tasks.splitting.split_record import RECORD_NAME, read_record
+from tasks.validation.scan_facts import count_boxes, count_pictures
 
 if TYPE_CHECKING:
     from tasks.validate import ValidateConfig

@@ -13,12 +13,14 @@ from prefect.states import Cancelled, Completed
 
 from data_contracts.dataset import Split
 from flows.promote import promote
+from serving.images import ImageLimits
 from tasks.backlog import catch_up_words
 from tasks.champion import fetch_champion
-from tasks.evaluate import EvaluationResult, evaluate_bundle
+from tasks.comparison import compare_with_champion
+from tasks.evaluate import evaluate_bundle
+from tasks.evaluation_result import EvaluationResult
 from tasks.export import export_model
-from tasks.findings import ValidationReport
-from tasks.gates import GateReport, decide_gates
+from tasks.gates import Evidence, GateReport, decide_gates
 from tasks.job import TrainingJob
 from tasks.parity import check_parity
 from tasks.pin import PinnedDataset, pin_dataset
@@ -29,9 +31,12 @@ from tasks.run_folder import run_folder, run_name
 from tasks.seal import SealedBundle, seal_bundle
 from tasks.settings import SiteSettings, load_site_settings
 from tasks.showcase import leave_links, leave_results
+from tasks.speed import measure_speed
+from tasks.splitting.split_facts import Looks
 from tasks.thresholds import choose_thresholds
 from tasks.train import RunOrigin, TrainedModel, smoke_run, train_detector
 from tasks.validate import check_dataset, require_accepted
+from tasks.validation.findings import ValidationReport
 from tasks.validation_artifact import leave_validation
 from tasks.working_copy import WorkingCopy, prepare_working_copy
 
@@ -62,10 +67,15 @@ def _data(job: TrainingJob, settings: SiteSettings, folder: Path) -> tuple[Pinne
     ref = settings.locate(job.dataset.ref)
     preflight(settings.mlflow_url, job.seal.name, ref.repository, job.train, settings.home, job.preflight)
     pinned = pin_dataset(ref, job.dataset.name, settings.pinned)
-    report: ValidationReport = check_dataset(pinned.folder, job.validation, folder / "data", job.dataset.name)
-    leave_validation(report)
+    scans = settings.home / "scans"
+    report: ValidationReport = check_dataset(pinned, job.validation, folder / "data", scans, settings.pinned)
+    leave_validation(report, folder / "data")
     require_accepted(report)
-    return pinned, prepare_working_copy(pinned.folder, job.splits, folder / "dataset")
+    looks = Looks(ImageLimits(job.validation.max_bytes, job.validation.max_pixels), scans)
+    records, name = settings.home / "splits", job.dataset.name
+    return pinned, prepare_working_copy(
+        pinned.folder, job.splits, folder / "dataset", report.quarantined, records, name, looks
+    )
 
 
 def _candidate(
@@ -91,13 +101,16 @@ def _judged(
     copy: WorkingCopy,
 ) -> tuple[EvaluationResult, GateReport]:
     names = trained.class_names
-    candidate = evaluate_bundle(bundle.path, copy.folder, names, Split.TEST, job.evaluate, folder / "evaluation")
+    ours, theirs = folder / "evaluation", folder / "champion-evaluation"
+    candidate = evaluate_bundle(bundle.path, copy.folder, names, Split.TEST, job.evaluate, ours)
     champion_bundle = fetch_champion(settings.mlflow_url, job.seal.name, folder / "champion")
-    champion = None
+    champion = comparison = speed = None
     if champion_bundle is not None:
-        target = folder / "champion-evaluation"
-        champion = evaluate_bundle(champion_bundle, copy.folder, names, Split.TEST, job.evaluate, target)
+        champion = evaluate_bundle(champion_bundle, copy.folder, names, Split.TEST, job.evaluate, theirs)
+        comparison = compare_with_champion(candidate, champion, ours, theirs, job.gates)
+        speed = measure_speed(bundle.path, champion_bundle, job.gates)
     parity = check_parity(trained.weights, bundle.path, copy.folder, settings.home, job.parity)
-    report = decide_gates(candidate, champion, parity, job.gates, folder)
+    evidence = Evidence(candidate=candidate, parity=parity, champion=champion, comparison=comparison, speed=speed)
+    report = decide_gates(evidence, job.gates, folder)
     leave_results(bundle.path, copy.folder, candidate, champion, report)
     return candidate, report

@@ -9,12 +9,12 @@ import pandas as pd
 
 from data_contracts.dataset import DatasetPin
 from serving.atomic import write_atomically
-from tasks.drift import compare_scans
-from tasks.findings import ValidationReport
-from tasks.near_duplicates import near_pairs
-from tasks.report_page import render_page
-from tasks.report_text import render_table
+from tasks.reporting.drift import compare_scans
+from tasks.reporting.report_page import render_page
+from tasks.reporting.report_text import render_table
 from tasks.scan import DatasetScan
+from tasks.scanning.near_duplicates import near_pairs
+from tasks.validation.findings import ValidationReport
 
 __all__ = ["REPORT_JSON", "REPORT_PAGE", "about_pin", "render_table", "report_page", "write_report"]
 

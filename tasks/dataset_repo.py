@@ -18,14 +18,21 @@ from pydantic import TypeAdapter, ValidationError
 from data_contracts.base import Name
 from data_contracts.dataset import DatasetPin, DatasetRef
 from data_contracts.errors import DatasetError, DatasetRepoError, Problem, raise_if_any
-from tasks.dataset_copy import copy_dataset
-from tasks.dataset_layout import read_layout
-from tasks.dataset_objects import Objects, open_objects, tell_failures
-from tasks.dataset_remote import Remote, config_text, default_name, default_remote, default_remote_of, parse_remote
-from tasks.dataset_revisions import DATA_DIR, DatasetEntry, history, opened, previous_revision, resolve
-from tasks.git_dvc import commit_all, run_dvc, run_git
+from tasks.datasets.dataset_copy import copy_dataset
+from tasks.datasets.dataset_layout import read_layout
+from tasks.datasets.dataset_objects import Objects, open_objects, tell_failures
+from tasks.datasets.dataset_remote import (
+    Remote,
+    config_text,
+    default_name,
+    default_remote,
+    default_remote_of,
+    parse_remote,
+)
+from tasks.datasets.dataset_revisions import DATA_DIR, DatasetEntry, history, opened, previous_revision, resolve
+from tasks.datasets.git_dvc import commit_all, run_dvc, run_git
+from tasks.datasets.pinned_copy import PinnedCopy, disk_errors_told, file_lock, list_tree, remove_tree
 from tasks.importers.classes import require_kept_classes
-from tasks.pinned_copy import PinnedCopy, disk_errors_told, file_lock, list_tree, remove_tree
 
 if TYPE_CHECKING:
     from tasks.splits import SplitConfig

@@ -7,135 +7,55 @@ do. The operating point is what the line would see: boxes over the bundle's thre
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from prefect import task
-from pydantic import Field
 
-from data_contracts.base import Contract, Fraction, Sha256, canonical_json, sha256_of
+from data_contracts.base import canonical_json, sha256_of
 from data_contracts.bundle import VerdictRule
 from data_contracts.dataset import Split
-from data_contracts.detections import Detections, Verdict
+from data_contracts.detections import Detections
 from data_contracts.errors import DatasetError, Problem
 from serving.bundle import hash_file, open_bundle
-from serving.verdict import judge
 from tasks.average_precision import AveragePrecisions, average_precisions
+from tasks.evaluation_intervals import class_intervals, split_intervals
+from tasks.evaluation_result import ClassIntervals, ClassResult, EvaluateConfig, EvaluationResult, PictureOutcome
 from tasks.ground_truth import GroundTruth, read_ground_truth
-from tasks.matching import match_boxes
+from tasks.operating_point import (
+    UNKNOWN_CLASS,
+    OperatingPoint,
+    map_classes,
+    measure_operating_point,
+    picture_counts,
+    ratio,
+)
+from tasks.picture_scores import SCORES_FILE, PictureScores, save_scores, score_pictures
 from tasks.pictures import bundle_detector, detect_files
 
 RESULT_FILE = "evaluation.json"
 PICTURES_FILE = "evaluation-pictures.json"
-UNKNOWN_CLASS = -1
 
 
-class EvaluateConfig(Contract):
-    """Fixed settings of a measurement; they are stored with its result."""
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A result, and per picture what it was counted from."""
 
-    score_floor: float = Field(gt=0, le=0.05, description="Boxes from this score on count for average precision.")
-    max_detections: int = Field(ge=1, le=1000, description="Best boxes of each picture and class that count for it.")
-    match_iou: Fraction = Field(description="Overlap from which on a box over its threshold is the true one.")
-
-
-class ClassResult(Contract):
-    """One class on one split. Numbers that cannot be had, for want of true or found boxes, are null."""
-
-    name: str
-    instances: int = Field(ge=0, description="True boxes.")
-    ap50: float | None
-    ap50_95: float | None
-    threshold: float | None = Field(description="Null when the bundle does not know the class.")
-    found: int = Field(ge=0, description="True boxes with a found box over the threshold.")
-    missed: int = Field(ge=0)
-    escape_rate: float | None = Field(description="Missed / instances.")
-    false_alarms: int = Field(ge=0, description="Boxes over the threshold that are no true box.")
-    precision: float | None = Field(description="Found boxes that are true, of all over the threshold.")
-
-
-class PictureOutcome(Contract):
-    """One picture at the operating point."""
-
-    picture: str
-    defects: int = Field(ge=0, description="True boxes.")
-    verdict: Verdict
-    missed: int = Field(ge=0)
-    false_alarms: int = Field(ge=0)
-
-
-class EvaluationResult(Contract):
-    """What a bundle does on one split."""
-
-    digest: Sha256
-    split: Split
-    pictures: int = Field(ge=0)
-    pictures_sha256: Sha256 = Field(description="Of the pictures, their true boxes and the class list.")
-    settings: EvaluateConfig
-    engine: str
-    precision: str = Field(description="Numeric precision of the engine.")
-    map50: float | None
-    map50_95: float | None
-    classes: tuple[ClassResult, ...]
-    defect_pictures: int = Field(ge=0)
-    escaped_pictures: int = Field(ge=0, description="Pictures with defects that were judged OK.")
-    good_pictures: int = Field(ge=0)
-    overkill_pictures: int = Field(ge=0, description="Pictures without defects that were judged NG.")
-    overkill_rate: float | None = Field(description="Null when there is no picture without defects.")
-    false_alarms_per_picture: float | None
-
-
-def map_classes(found: Detections, bundle_names: Sequence[str], names: Sequence[str]) -> Detections:
-    """Class ids of the bundle as ids of the dataset; UNKNOWN_CLASS for a class that the dataset does not have."""
-    ids = np.array([names.index(name) if name in names else UNKNOWN_CLASS for name in bundle_names], np.int64)
-    return Detections(found.boxes_xyxy_px, found.scores, ids[found.class_ids])
-
-
-def judge_picture(
-    true: GroundTruth, over: Detections, verdict: Verdict, iou: float, name: str
-) -> tuple[PictureOutcome, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """One picture at the operating point: the outcome, which found boxes are true, which true boxes were found."""
-    matched = match_boxes(over, true.boxes_xyxy_px, true.class_ids, iou)
-    hit = np.zeros(len(true.class_ids), np.bool_)
-    hit[matched[matched >= 0]] = True
-    outcome = PictureOutcome(
-        picture=name,
-        defects=len(hit),
-        verdict=verdict,
-        missed=int((~hit).sum()),
-        false_alarms=int((matched < 0).sum()),
-    )
-    return outcome, matched >= 0, hit
-
-
-def ratio(part: int, whole: int) -> float | None:
-    """part / whole, or None when there is no whole."""
-    return part / whole if whole else None
-
-
-class OperatingPoint:
-    """Counts per class and per picture, of the boxes over their thresholds."""
-
-    def __init__(self, class_count: int) -> None:
-        self.instances = np.zeros(class_count, np.int64)
-        self.found = np.zeros(class_count, np.int64)
-        self.false_alarms = np.zeros(class_count, np.int64)
-        self.outcomes: list[PictureOutcome] = []
-
-    def add(self, true: GroundTruth, over: Detections, verdict: Verdict, iou: float, name: str) -> None:
-        """Count one picture. A box of a class that the dataset does not have is a false alarm of the picture only."""
-        outcome, is_true, hit = judge_picture(true, over, verdict, iou, name)
-        self.outcomes.append(outcome)
-        np.add.at(self.instances, true.class_ids, 1)
-        np.add.at(self.found, true.class_ids[hit], 1)
-        false_ids = over.class_ids[~is_true]
-        np.add.at(self.false_alarms, false_ids[false_ids != UNKNOWN_CLASS], 1)
+    result: EvaluationResult
+    outcomes: tuple[PictureOutcome, ...]
+    scores: PictureScores
 
 
 def class_results(
-    names: Sequence[str], counts: OperatingPoint, precisions: AveragePrecisions, thresholds: dict[str, float]
+    names: Sequence[str],
+    counts: OperatingPoint,
+    precisions: AveragePrecisions,
+    thresholds: dict[str, float],
+    intervals: Sequence[ClassIntervals],
 ) -> tuple[ClassResult, ...]:
     """One result per class of the dataset; a class without true boxes stays in the list."""
+    good = counts.good
     results = []
     for index, name in enumerate(names):
         instances, found = int(counts.instances[index]), int(counts.found[index])
@@ -152,6 +72,8 @@ def class_results(
                 escape_rate=ratio(instances - found, instances),
                 false_alarms=false_alarms,
                 precision=ratio(found, found + false_alarms),
+                overkill_rate=ratio(int((counts.false_alarms_of[good, index] > 0).sum()), int(good.sum())),
+                intervals=intervals[index],
             )
         )
     return tuple(results)
@@ -161,20 +83,12 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def picture_counts(outcomes: Sequence[PictureOutcome]) -> dict[str, int | float | None]:
-    """The fields of an EvaluationResult that count pictures."""
-    defect = [one for one in outcomes if one.defects]
-    good = [one for one in outcomes if not one.defects]
-    overkill = sum(one.verdict is Verdict.NG for one in good)
-    return {
-        "pictures": len(outcomes),
-        "defect_pictures": len(defect),
-        "escaped_pictures": sum(one.verdict is Verdict.OK for one in defect),
-        "good_pictures": len(good),
-        "overkill_pictures": overkill,
-        "overkill_rate": ratio(overkill, len(good)),
-        "false_alarms_per_picture": ratio(sum(one.false_alarms for one in outcomes), len(outcomes)),
-    }
+def countable(
+    found: Sequence[Detections], bundle_names: Sequence[str], names: Sequence[str], score_floor: float
+) -> list[Detections]:
+    """What counts for average precision: boxes from the floor on, in classes of the dataset."""
+    mapped = [map_classes(boxes, bundle_names, names) for boxes in found]
+    return [boxes.where((boxes.class_ids != UNKNOWN_CLASS) & (boxes.scores >= score_floor)) for boxes in mapped]
 
 
 def measure(
@@ -186,12 +100,8 @@ def measure(
     config: EvaluateConfig,
 ) -> tuple[OperatingPoint, AveragePrecisions]:
     """Both kinds of numbers from what was found, in classes of the bundle, at least from `config.score_floor` on."""
-    counts = OperatingPoint(len(names))
-    for true, boxes in zip(truth, found, strict=True):
-        verdict, over = judge(boxes, rule)
-        counts.add(true, map_classes(over, bundle_names, names), verdict, config.match_iou, true.picture.name)
-    mapped = [map_classes(boxes, bundle_names, names) for boxes in found]
-    known = [boxes.where((boxes.class_ids != UNKNOWN_CLASS) & (boxes.scores >= config.score_floor)) for boxes in mapped]
+    counts = measure_operating_point(truth, found, rule, bundle_names, names, config.match_iou)
+    known = countable(found, bundle_names, names, config.score_floor)
     return counts, average_precisions(truth, known, len(names), config.max_detections)
 
 
@@ -206,7 +116,7 @@ def hash_pictures(truth: Sequence[GroundTruth], names: Sequence[str]) -> str:
 
 def evaluate(
     bundle_path: Path, truth: Sequence[GroundTruth], names: Sequence[str], split: Split, config: EvaluateConfig
-) -> tuple[EvaluationResult, tuple[PictureOutcome, ...]]:
+) -> Measured:
     """Run a sealed bundle over a split. Works for any bundle: classes are matched by name.
 
     Raises BundleError for a broken bundle, DatasetError for a split without pictures.
@@ -219,7 +129,10 @@ def evaluate(
     floor = min(config.score_floor, *rule.thresholds)
     found = detect_files(detector, [true.picture for true in truth], floor)
     counts, precisions = measure(truth, found, rule, bundle_names, names, config)
+    known = countable(found, bundle_names, names, config.score_floor)
+    scores = score_pictures(truth, known, len(names), config.max_detections, counts.hits)
     map50, map50_95 = precisions.means
+    thresholds = dict(zip(bundle_names, rule.thresholds, strict=True))
     result = EvaluationResult(
         digest=bundle.digest,
         split=split,
@@ -229,18 +142,20 @@ def evaluate(
         precision=detector.engine.precision,
         map50=map50,
         map50_95=map50_95,
-        classes=class_results(names, counts, precisions, dict(zip(bundle_names, rule.thresholds, strict=True))),
+        classes=class_results(names, counts, precisions, thresholds, class_intervals(counts, scores, config)),
+        intervals=split_intervals(counts, scores, config),
         **picture_counts(counts.outcomes),
     )
-    return result, tuple(counts.outcomes)
+    return Measured(result, counts.outcomes, scores)
 
 
-def write_result(result: EvaluationResult, outcomes: Sequence[PictureOutcome], folder: Path) -> Path:
-    """Write the result, and beside it one line per picture for later comparison; returns the result's path."""
+def write_result(measured: Measured, folder: Path) -> Path:
+    """Write the result, and beside it what each picture added to it; returns the result's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = "\n".join(outcome.model_dump_json() for outcome in outcomes)
+    lines = "\n".join(outcome.model_dump_json() for outcome in measured.outcomes)
     _replace(folder / PICTURES_FILE, lines + "\n")
-    _replace(folder / RESULT_FILE, result.to_json())
+    save_scores(measured.scores, folder / SCORES_FILE)
+    _replace(folder / RESULT_FILE, measured.result.to_json())
     return folder / RESULT_FILE
 
 
@@ -248,20 +163,6 @@ def _replace(path: Path, text: str) -> None:
     draft = path.with_name(path.name + ".draft")
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)
-
-
-def flat_metrics(result: EvaluationResult) -> dict[str, float]:
-    """The numbers of a result under names for MLflow: those that exist."""
-    values: dict[str, float | None] = {
-        "map50": result.map50,
-        "map50_95": result.map50_95,
-        "overkill_rate": result.overkill_rate,
-        "escaped_pictures": result.escaped_pictures,
-        "false_alarms_per_picture": result.false_alarms_per_picture,
-        **{f"escape_rate/{one.name}": one.escape_rate for one in result.classes},
-        **{f"ap50/{one.name}": one.ap50 for one in result.classes},
-    }
-    return {f"{result.split}/{name}": float(value) for name, value in values.items() if value is not None}
 
 
 @task
@@ -274,6 +175,6 @@ def evaluate_bundle(
     target: Path,
 ) -> EvaluationResult:
     """Measure a sealed bundle, today's champion as well as a candidate, on a split of a working copy."""
-    result, outcomes = evaluate(bundle_path, read_ground_truth(working_copy, split), class_names, split, config)
-    write_result(result, outcomes, target)
-    return result
+    measured = evaluate(bundle_path, read_ground_truth(working_copy, split), class_names, split, config)
+    write_result(measured, target)
+    return measured.result

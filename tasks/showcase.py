@@ -110,10 +110,9 @@ def leave_results(
 
 @task(name="link the records", retries=2, retry_delay_seconds=2)
 def leave_links(mlflow_url: str, public_url: str, run_id: str, data_report: Path) -> None:
-    """Put the data report, and the files beside it, to the training's records and link both."""
+    """Put the data report, and what lies beside it, to the training's records and link both."""
     registry = Registry(mlflow_url)
-    for file in sorted(path for path in data_report.parent.iterdir() if path.is_file()):
-        registry.log_file(run_id, file, "data")
+    registry.log_folder(run_id, data_report.parent, "data")
     url = registry.run_url(run_id, public_url)
     leave_link("mlflow-run", url, "Training run in MLflow")
     leave_link("data-report", f"{url}/artifacts/data/{data_report.name}", "Data report")

@@ -2,8 +2,8 @@
 
 A user's own split is kept. Where it has no test part, its val part becomes the fixed test split and a val part is drawn
 from its train part. Drawing is seeded, keeps groups, copies and near copies together and gives every class its share
-(`tasks.stratify`). It is sticky: what a record says of a picture stays, a new one goes to the split of its group or of
-its near copies, and only the rest is drawn, each to where it is lacking.
+(`tasks.splitting.stratify`). It is sticky: what a record says of a picture stays, a new one goes to the split of its
+group or of its near copies, and only the rest is drawn, each to where it is lacking.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pydantic import Field
 
 from data_contracts.base import Contract
 from data_contracts.dataset import Split
-from tasks import split_notes
-from tasks.dataset_layout import DatasetLayout
+from tasks.datasets.dataset_layout import DatasetLayout
 from tasks.scan import GroupPattern
-from tasks.split_drawing import Drawn, Pool, draw
-from tasks.split_record import RecordRow, SplitRecord
-from tasks.split_units import PictureLabels, Ties, join_units
+from tasks.splitting import split_notes
+from tasks.splitting.split_drawing import Drawn, Pool, draw
+from tasks.splitting.split_record import RecordRow, SplitRecord
+from tasks.splitting.split_units import PictureLabels, Ties, join_units
 
 __all__ = ["PictureLabels", "SplitChoice", "SplitConfig", "Ties", "choose_splits", "record_rows", "undrawn"]
 

@@ -9,7 +9,7 @@ from PIL import Image as PilImage
 
 from serving.image_headers import read_header
 from serving.images import Image, ImageLimits, decode_image
-from tasks.picture_facts import jpeg_end
+from tasks.scanning.picture_facts import jpeg_end
 
 _SUFFIXES = {
     "jpeg": {".jpg", ".jpeg"}, "png": {".png"}, "bmp": {".bmp"}, "webp": {".webp"}, "tiff": {".tif", ".tiff"},

@@ -5,96 +5,94 @@ from __future__ import annotations
 from pathlib import Path
 
 from prefect import get_run_logger, task
-from pydantic import Field, field_validator
 
-from data_contracts.base import Contract, Fraction
-from data_contracts.errors import DatasetError
+from data_contracts.errors import DatasetError, PasslineError
 from serving.images import ImageLimits
-from tasks.data_report import write_report
-from tasks.expectations import Breach, Severity, rule_severities, run_suites
-from tasks.findings import Finding, ValidationReport
-from tasks.scan import DatasetScan, GroupPattern, scan_dataset
-from tasks.scan_facts import count_boxes, count_pictures, dataset_table, label_table, picture_table
+from tasks.data_report import about_pin, write_report
+from tasks.datasets.dataset_revisions import previous_revision
+from tasks.datasets.pinned_copy import PinnedCopy
+from tasks.pin import PinnedDataset
+from tasks.scan import DatasetScan, scan_dataset
+from tasks.validation.findings import ValidationReport
+from tasks.validation.judging import judge_scan, rejected_by_layout
+from tasks.validation.quarantine import write_quarantine
+from tasks.validation.validate_config import ValidateConfig
+
+__all__ = [
+    "DATA_DOCS",
+    "ValidateConfig",
+    "check_dataset",
+    "judge_scan",
+    "rejected_by_layout",
+    "require_accepted",
+    "scan_folder",
+    "validate_folder",
+]
+
+DATA_DOCS = "data_docs"
+MOST_TOLD = 20
+"""So many errors are told where a run ends; the data report has all."""
 
 
-class ValidateConfig(Contract):
-    """When a dataset is fit to train on."""
+def validate_folder(
+    folder: Path, config: ValidateConfig, *, cache: Path | None = None, full: bool = False, progress: bool = False
+) -> ValidationReport:
+    """Scan `folder` and hold it against the rules. Raises DatasetError when data.yaml does not describe the folder.
 
-    max_bytes: int = Field(ge=1, le=2**30, description="Largest picture file, bytes.")
-    max_pixels: int = Field(ge=1, le=2**30, description="Largest picture, width times height.")
-    min_side_px: int = Field(ge=10, le=4096, description="Smallest side of a picture, pixels; the trainer needs 10.")
-    min_box_px: float = Field(ge=0, le=100, description="Smallest side of a defect box, pixels.")
-    min_pictures: int = Field(ge=1, description="Smallest number of pictures in a split.")
-    min_class_instances: int = Field(ge=1, description="Smallest number of boxes of a class in train and in val.")
-    max_unlabelled_share: Fraction = Field(description="Largest share of a split's pictures without a label file.")
-    group_pattern: GroupPattern = Field(
-        description="Regular expression on a picture's name; its first group is the part, lot or burst."
-    )
-    severities: dict[str, Severity] = Field(description="Rules whose severity differs from the suite's.")
-
-    @field_validator("severities")
-    @classmethod
-    def _rules_exist(cls, severities: dict[str, Severity]) -> dict[str, Severity]:
-        if unknown := sorted(set(severities) - set(rule_severities())):
-            raise ValueError(f"unknown rules {', '.join(unknown)}; known: {', '.join(sorted(rule_severities()))}")
-        return severities
+    `cache`, `full` and `progress` are those of `scan_dataset`.
+    """
+    return judge_scan(scan_folder(folder, config, cache, full=full, progress=progress), config)
 
 
-def validate_folder(folder: Path, config: ValidateConfig) -> ValidationReport:
-    """Scan `folder` and hold it against the rules. Raises DatasetError when data.yaml does not describe the folder."""
+def scan_folder(
+    folder: Path, config: ValidateConfig, cache: Path | None, *, full: bool = False, progress: bool = False
+) -> DatasetScan:
+    """The scan that these rules are applied to."""
     limits = ImageLimits(config.max_bytes, config.max_pixels)
-    return judge_scan(scan_dataset(folder, limits, config.group_pattern), config)
-
-
-def judge_scan(scan: DatasetScan, config: ValidateConfig) -> ValidationReport:
-    """Hold the tables of a scan against the rules."""
-    tables = {
-        "pictures": picture_table(scan.pictures),
-        "labels": label_table(scan.labels),
-        "dataset": dataset_table(scan),
-    }
-    file_column = {"pictures": "path", "labels": "file", "dataset": "file"}
-    found: dict[Finding, None] = {}  # A picture that two splits name is scanned twice, but has one fault.
-    for name, breaches in run_suites(tables, config.model_dump()).items():
-        for breach in breaches:
-            row = tables[name].iloc[breach.row]
-            line = int(row["line"]) if name == "labels" else None
-            found[_finding(breach, str(row[file_column[name]]), line, config)] = None
-    findings = tuple(found)
-    return ValidationReport(
-        accepted=not any(finding.severity == "error" for finding in findings),
-        findings=findings,
-        counts=count_pictures(scan),
-        class_boxes=count_boxes(scan),
-    )
-
-
-def _finding(breach: Breach, file: str, line: int | None, config: ValidateConfig) -> Finding:
-    return Finding(
-        file=file,
-        line=line,
-        rule=breach.rule,
-        severity=config.severities.get(breach.rule, breach.severity),
-        got=breach.got,
-        expected=breach.expected,
-        action=breach.action,
-    )
+    return scan_dataset(folder, limits, config.group_pattern, cache=cache, full=full, progress=progress)
 
 
 def require_accepted(report: ValidationReport) -> None:
-    """Raise DatasetError with every error of a report that was not accepted."""
-    if not report.accepted:
-        raise DatasetError(*(str(finding) for finding in report.findings if finding.severity == "error"))
+    """Raise DatasetError with the errors of a report that was not accepted, the first MOST_TOLD of them."""
+    if report.accepted:
+        return
+    errors = [str(finding) for finding in report.findings if finding.severity == "error"]
+    more = [f"and {len(errors) - MOST_TOLD} more errors: see the data report"] if len(errors) > MOST_TOLD else []
+    raise DatasetError(*errors[:MOST_TOLD], *more)
 
 
 @task
-def check_dataset(folder: Path, config: ValidateConfig, report_folder: Path, title: str) -> ValidationReport:
-    """Validate a dataset; data_report.html and validation.json are written to `report_folder`."""
-    report = validate_folder(folder, config)
-    page = write_report(report, report_folder, title)
+def check_dataset(
+    pinned: PinnedDataset, config: ValidateConfig, report_folder: Path, scans: Path, pinned_home: Path
+) -> ValidationReport:
+    """Validate a pinned dataset; the data report, quarantine.csv and data_docs/ are written to `report_folder`.
+
+    Its scan is kept below `scans`. The revision before it is compared where its copy is still below `pinned_home`.
+    """
+    scan = scan_folder(pinned.folder, config, scans)
+    report = judge_scan(scan, config, report_folder / DATA_DOCS)
+    write_quarantine(report.quarantine_reasons, report_folder)
+    previous = _previous_scan(pinned, config, scans, pinned_home)
+    page = write_report(report, scan, report_folder, pinned.pin.name, previous, about=about_pin(pinned.pin))
+    _log(report, page)
+    return report
+
+
+def _previous_scan(pinned: PinnedDataset, config: ValidateConfig, scans: Path, pinned_home: Path) -> DatasetScan | None:
+    """The scan of the revision before, None where there is none or it is not on this machine."""
+    try:
+        before = previous_revision(pinned.pin)
+        copy = PinnedCopy(pinned_home, before) if before else None
+        return scan_folder(copy.folder, config, scans) if copy and copy.is_complete() else None
+    except PasslineError as error:  # It is for the report only.
+        get_run_logger().warning("The revision before could not be compared: %s", error)
+        return None
+
+
+def _log(report: ValidationReport, page: Path) -> None:
     logger = get_run_logger()
     logger.info("%s; report in %s", report.summary(), page)
-    for finding in report.findings:
-        if finding.severity == "error":
-            logger.error("%s", finding)
-    return report
+    for finding in [finding for finding in report.findings if finding.severity == "error"][:MOST_TOLD]:
+        logger.error("%s", finding)
+    if report.quarantined:
+        logger.warning("%d pictures are kept out of training, see quarantine.csv", len(report.quarantined))

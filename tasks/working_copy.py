@@ -25,14 +25,14 @@ from data_contracts.dataset import Split, label_path_of
 from data_contracts.errors import DatasetError, Problem, raise_if_any
 from data_contracts.labels import LabelBox, format_label_rows, parse_label_bytes
 from tasks.artifacts import leave_markdown
-from tasks.dataset_copy import place_pictures
-from tasks.dataset_layout import DatasetLayout, read_layout
+from tasks.datasets.dataset_copy import place_pictures
+from tasks.datasets.dataset_layout import DatasetLayout, read_layout
+from tasks.datasets.pinned_copy import remove_tree
 from tasks.ground_truth import GroundTruth, PictureTruth, picture_truth, read_ground_truth, write_ground_truth
-from tasks.pinned_copy import remove_tree
-from tasks.split_artifact import SplitCounts, splits_markdown
-from tasks.split_facts import Looks, read_boxes
-from tasks.split_ledger import divide_with_ledger
 from tasks.splits import SplitChoice, SplitConfig
+from tasks.splitting.split_artifact import SplitCounts, splits_markdown
+from tasks.splitting.split_facts import Looks, read_boxes
+from tasks.splitting.split_ledger import divide_with_ledger
 from tasks.trainer_pictures import decode_checked, displayed_wh, encode_png, is_turned, trainer_reads_it
 
 __all__ = [

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from data_contracts.dataset import Split, label_path_of
-from tasks.dataset_layout import DatasetLayout
+from tasks.datasets.dataset_layout import DatasetLayout
 from tasks.scan import DatasetScan
-from tasks.scan_rows import LabelLine, PictureRow
+from tasks.scanning.scan_rows import LabelLine, PictureRow
 
 Box = tuple[int, float, float, float, float]
 

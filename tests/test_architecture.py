@@ -200,7 +200,7 @@ def direct_requirements(name: str) -> Iterator[tuple[str, str]]:
             yield from direct_requirements(line.removeprefix("-r ").removesuffix(".in"))
         elif wanted := line.partition("#")[0].strip():
             package, _, version = wanted.partition(";")[0].strip().partition("==")
-            yield package, version
+            yield package.partition("[")[0], version
 
 
 def test_every_requirement_file_has_a_lock() -> None:

@@ -14,12 +14,15 @@ from data_contracts.base import sha256_of
 from data_contracts.dataset import DatasetPin, DatasetRef, Split
 from data_contracts.detections import Detections
 from data_contracts.errors import RegistryError
-from tasks.evaluate import ClassResult, EvaluateConfig, EvaluationResult
+from tasks.comparison import PairedComparison
+from tasks.evaluation_result import ClassResult, EvaluateConfig, EvaluationResult
+from tasks.gate_policy import GatePolicy
 from tasks.ground_truth import GroundTruth
 from tasks.parity import ParityResult
+from tasks.speed_result import BatchCost, Cost, SpeedResult
 from tasks.train import RunOrigin
 
-EVALUATE = EvaluateConfig(score_floor=0.001, max_detections=100, match_iou=0.5)
+EVALUATE = EvaluateConfig(score_floor=0.001, max_detections=100, match_iou=0.5, rounds=200, confidence=0.95, seed=0)
 PIN = DatasetPin(
     name="plates",
     ref=DatasetRef(repository="somewhere"),
@@ -85,6 +88,36 @@ def evaluation(*classes: ClassResult, **changes: Any) -> EvaluationResult:
         "false_alarms_per_picture": 0.1,
     }  # fmt: skip
     return EvaluationResult(**(fields | changes))
+
+
+def gate_policy(**changes: Any) -> GatePolicy:
+    """A policy that `evaluation()` meets; `changes` replace fields."""
+    fields: dict[str, Any] = {
+        "min_map50": 0.8, "min_instances": 3, "max_escape_rate": 0.2, "max_overkill_rate": 0.2,
+        "max_false_alarms_per_picture": 0.5, "compared": "map50", "margin": 0.02, "admission_level": 0.1,
+        "promotion_level": 0.025, "promote_if": "better", "occasion": None, "classes": "same",
+        "max_forgotten": 0.2, "min_slice": 3, "max_int8_loss": 0.01, "speed_batches": (1,), "speed_rounds": 3,
+        "max_slowdown": 1.2, "max_memory_growth": 1.2,
+    }  # fmt: skip
+    return GatePolicy(**(fields | changes))
+
+
+def comparison(difference: float | None = 0.0, lower: float | None = 0.0, **changes: Any) -> PairedComparison:
+    """`evaluation()` against `evaluation(digest="d" * 64)`; `changes` replace fields."""
+    fields: dict[str, Any] = {
+        "candidate": "c" * 64, "champion": "d" * 64, "pictures_sha256": sha256_of(b"pictures"), "pictures": 20,
+        "compared": "map50", "rounds": 200, "difference": difference, "admission_level": 0.1,
+        "admission_lower": lower, "promotion_level": 0.025, "promotion_lower": lower, "slices": (),
+    }  # fmt: skip
+    return PairedComparison(**(fields | changes))
+
+
+def speed(seconds: float | None = 0.01, peak_mib: float | None = 100.0, candidate: str = "c" * 64) -> SpeedResult:
+    """Equal at batch 1; at batch 8 the candidate's cost is as given, the champion's 0.01 s and 100 MiB."""
+    ours, theirs = Cost(seconds=seconds, peak_mib=peak_mib), Cost(seconds=0.01, peak_mib=100.0)
+    equal = BatchCost(batch=1, candidate=theirs, champion=theirs)
+    batches = (equal, BatchCost(batch=8, candidate=ours, champion=theirs))
+    return SpeedResult(candidate=candidate, champion="d" * 64, batches=batches)
 
 
 def parity(*, holds: bool = True, failures: Sequence[str] = ()) -> ParityResult:

@@ -10,9 +10,9 @@ from data_contracts.errors import ImageError, Problem
 from data_contracts.labels import LabelBox
 from serving.image_headers import read_header
 from serving.images import ImageLimits, decode_image
-from tasks.expectations import Severity
 from tasks.importers.geometry import Extent
 from tasks.importers.native import Findings, NativePicture, Place, Shape
+from tasks.validation.expectations import Severity
 
 LIMITS = ImageLimits(max_bytes=2**30, max_pixels=2**28)
 OVER_EDGE_PX = 1.0

@@ -12,13 +12,13 @@ import yaml
 from data_contracts.dataset import Split, label_path_of
 from data_contracts.errors import DatasetError, InvalidInput, Problem
 from data_contracts.labels import format_label_rows
-from tasks.findings import Finding
 from tasks.importers import coco, cvat, deeppcb, labelme, labelstudio, masks, voc, yolo
 from tasks.importers.boxes import label_boxes
 from tasks.importers.classes import ClassWish, settle_classes
 from tasks.importers.native import Findings, NativeDataset, NativePicture, Place, merge_pictures
 from tasks.importers.placing import DraftFolder, place_pictures
-from tasks.importers.source import SourceFolder
+from tasks.importers.source import SourceFolder, split_of
+from tasks.validation.findings import Finding
 
 Reader = Callable[[SourceFolder, Sequence[str] | None, Findings], NativeDataset]
 
@@ -84,6 +84,7 @@ def import_dataset(
     native = READERS[format](folder, wish.names, findings)
     native = _with_unlisted(replace(native, pictures=merge_pictures(native.pictures, findings)), folder, findings)
     _require_pictures(native, findings, source, format)
+    native = _with_train(native, findings)
     native, names = settle_classes(native, wish, source, format, findings)
     with draft_folder as draft:
         origin, counts, lines = _write(native, names, folder, draft, findings)
@@ -119,6 +120,19 @@ def _tell_unlisted(pictures: Sequence[PurePosixPath], action: str, findings: Fin
             Place(folder), "unlisted", "warning", expected="an annotation of every picture",
             got=f"{len(paths)} without one, such as {paths[0].name}", action=action,
         )  # fmt: skip
+
+
+def _with_train(native: NativeDataset, findings: Findings) -> NativeDataset:
+    """The dataset, all of it as train part where the source has none: a part that is all there is judges nothing."""
+    parts = {picture.path: picture.split or split_of(picture.path) or Split.TRAIN for picture in native.pictures}
+    if Split.TRAIN in parts.values():
+        return native
+    got = " and ".join(f"{count} pictures in {split}" for split, count in sorted(Counter(parts.values()).items()))
+    findings.add(
+        Place("."), "no_train_part", "warning", expected="a train part", got=got,
+        action="All of them became the train part; pinning draws val and test from it.",
+    )  # fmt: skip
+    return replace(native, pictures=tuple(replace(picture, split=Split.TRAIN) for picture in native.pictures))
 
 
 def _require_pictures(native: NativeDataset, findings: Findings, source: Path, source_format: str) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from data_contracts.dataset import Split
-from tasks.expectations import Severity
-from tasks.findings import Finding
 from tasks.importers.geometry import Extent
+from tasks.validation.expectations import Severity
+from tasks.validation.findings import Finding
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from data_contracts.dataset import IMAGE_SUFFIXES, Split
 from data_contracts.errors import DatasetError, Problem
-from tasks.dataset_layout import SPLIT_KEYS, is_clutter
+from tasks.datasets.dataset_layout import SPLIT_KEYS, is_clutter
 from tasks.importers.native import Findings, Place
 
 _SPLIT_WORDS = {word: split for split, words in SPLIT_KEYS.items() for word in (*words, f"{split.value}ing")}

@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from data_contracts.dataset import Split, label_path_of
 from data_contracts.errors import DatasetError, Problem
 from data_contracts.labels import LabelProblem, LabelRow, parse_label_bytes
-from tasks.dataset_layout import BACKGROUNDS_FILE, DatasetLayout, read_layout
-from tasks.dataset_yaml import YAML_NAMES, read_dataset_yaml
+from tasks.datasets.dataset_layout import BACKGROUNDS_FILE, DatasetLayout, read_layout
+from tasks.datasets.dataset_yaml import YAML_NAMES, read_dataset_yaml
 from tasks.importers.documents import parse_text, read_bytes
 from tasks.importers.geometry import Extent
 from tasks.importers.native import Findings, NativeDataset, NativePicture, Place, Shape

@@ -15,7 +15,7 @@ GOOD = {
 BAD = {
     "commas": ("1,0.5,0.5,0.2,0.1", "label_columns"),
     "two glued rows": ("1 0.5 0.5 0.2 0.11 0.5 0.5 0.2 0.1", "label_columns"),
-    "word": ("pit 0.5 0.5 0.2 0.1", "label_numbers"),
+    "word": ("pit 0.5 0.5 0.2 0.1", "class_name"),
     "not a number": ("1 nan 0.5 0.2 0.1", "label_numbers"),
     "infinite id": ("inf 0.5 0.5 0.2 0.1", "label_numbers"),
     "class not in the list": ("2 0.5 0.5 0.2 0.1", "class_id"),

@@ -15,8 +15,8 @@ from builders import encode, noisy_plate, write_mini_dataset
 from data_contracts.dataset import DatasetPin, DatasetRef
 from data_contracts.errors import DatasetError, DatasetRepoError
 from tasks.dataset_repo import add_dataset, fetch, history, list_datasets, previous_revision, resolve, verify
+from tasks.datasets.pinned_copy import TreeFile, list_tree, remove_tree
 from tasks.pin import pin
-from tasks.pinned_copy import TreeFile, list_tree, remove_tree
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from data_contracts.errors import DatasetRepoError
 from s3_server import BUCKET, KEYS, Door, Fault, Seen, Store, s3_store, sends_checksums
 from servers import wait_until
 from tasks.dataset_repo import add_dataset, fetch, list_datasets
-from tasks.pinned_copy import TreeFile, list_tree, remove_tree
+from tasks.datasets.pinned_copy import TreeFile, list_tree, remove_tree
 
 BIG = "big.bin"
 FETCH = """

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -164,7 +166,9 @@ def test_a_run_leaves_in_prefect_what_a_person_wants_to_look_at(promoted: tuple[
 
 def test_pinned_data_are_untouched_by_a_training(promoted: tuple[UUID, RunEnd], settings: StackSettings) -> None:
     (pinned,) = [folder for folder in (settings.home / "pinned").iterdir() if folder.is_dir()]
-    assert tree(pinned) == tree(settings.home / "datasets" / NAME / "data")
+    repository = settings.home / "datasets" / NAME
+    assert tree(pinned) == tree(repository / "data")
+    subprocess.run([sys.executable, "-m", "dvc", "status", "--quiet"], cwd=repository, check=True)
 
 
 def test_detections_over_http_are_those_of_the_detector_in_process(

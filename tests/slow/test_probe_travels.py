@@ -9,17 +9,12 @@ from mlflow_server import mlflow_server
 from serving.bundle import open_bundle
 from serving.store import ReleaseStore
 from tasks.channel import ReleaseChannel
-from tasks.gates import GatePolicy, decide
+from tasks.gates import Evidence, decide
 from tasks.promote import publish_release
 from tasks.redeploy import fetch_bundle, fetch_probe_set
 from tasks.register import register
 from tasks.registry import Registry
-from training_fakes import evaluation, parity
-
-POLICY = GatePolicy(
-    min_map50=0.5, min_instances=1, max_escape_rate=1, max_overkill_rate=1, max_false_alarms_per_picture=5,
-    compared="map50", margin=0.0, promote_if="better", classes="same",
-)  # fmt: skip
+from training_fakes import evaluation, gate_policy, parity
 
 
 def test_a_host_gets_the_probe_set_that_was_sealed(tmp_path: Path) -> None:
@@ -30,7 +25,9 @@ def test_a_host_gets_the_probe_set_that_was_sealed(tmp_path: Path) -> None:
         provenance = builders.provenance().model_copy(update={"mlflow_run_id": run_id})
         path, probe = builders.probed_bundle(tmp_path / "made", provenance=provenance)
         result = evaluation(digest=path.name, map50=0.9)
-        version = register(registry, path, result, decide(result, None, parity(), POLICY), probe)
+        version = register(
+            registry, path, result, decide(Evidence(candidate=result, parity=parity()), gate_policy()), probe
+        )
         fetched = open_bundle(registry.download_bundle(version, tmp_path / "scratch"), version.digest)
         channel = ReleaseChannel(tmp_path / "channel")
         publish_release(registry, version, fetched, channel, tmp_path / "scratch")

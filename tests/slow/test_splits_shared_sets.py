@@ -9,11 +9,11 @@ import pytest
 
 from builders import shared_data
 from data_contracts.dataset import Split
-from tasks.dataset_layout import DatasetLayout, read_layout
+from tasks.datasets.dataset_layout import DatasetLayout, read_layout
 from tasks.scan import scan_dataset
-from tasks.split_facts import COMPARED, near_copies, read_picture_labels
-from tasks.split_record import SplitRecord
 from tasks.splits import Labels, SplitChoice, SplitConfig, Ties, choose_splits, record_rows
+from tasks.splitting.split_facts import COMPARED, near_copies, read_picture_labels
+from tasks.splitting.split_record import SplitRecord
 
 SETS = ("deeppcb-yolo", "neu-det-yolo", "lpbf-metal-yolo", "magnetic-tile-yolo", "kolektor-sdd-yolo")
 CONFIG = SplitConfig(

@@ -1,7 +1,7 @@
 """What runs leave in the Prefect UI."""
 
 from tasks.artifacts import markdown_pictures, markdown_table
-from tasks.findings import Finding, ValidationReport
+from tasks.validation.findings import Finding, ValidationReport
 from tasks.validation_artifact import SHOWN, validation_markdown
 
 

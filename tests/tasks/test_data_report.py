@@ -16,16 +16,16 @@ from builders import LIMITS, encode, noisy_plate, plate, write_mini_dataset
 from data_contracts.dataset import DatasetPin, DatasetRef
 from scan_tables import Made, scan_of
 from tasks.data_report import REPORT_JSON, REPORT_PAGE, about_pin, render_table, report_page, write_report
-from tasks.drift import compare_scans
-from tasks.findings import Finding, ValidationReport
-from tasks.report_charts import Curve, coverage, heat_map_png, histogram_svg, scatter_svg
-from tasks.report_examples import Example, ExampleBook
-from tasks.report_gallery import LEFT_OUT, UNREADABLE, Gallery
-from tasks.report_page import NO_PAIRS, render_page, shorten
-from tasks.report_pictures import FAULT_COLOUR, Mark, small_picture
-from tasks.report_text import by_rule, text_table
+from tasks.reporting.drift import compare_scans
+from tasks.reporting.report_charts import Curve, coverage, heat_map_png, histogram_svg, scatter_svg
+from tasks.reporting.report_examples import Example, ExampleBook
+from tasks.reporting.report_gallery import LEFT_OUT, UNREADABLE, Gallery
+from tasks.reporting.report_page import NO_PAIRS, render_page, shorten
+from tasks.reporting.report_pictures import FAULT_COLOUR, Mark, small_picture
+from tasks.reporting.report_text import by_rule, text_table
 from tasks.scan import DatasetScan
-from tasks.scan_facts import count_boxes, count_pictures
+from tasks.validation.findings import Finding, ValidationReport
+from tasks.validation.scan_facts import count_boxes, count_pictures
 
 PIT = (0, 0.5, 0.5, 0.1, 0.1)
 

@@ -6,8 +6,8 @@ import pytest
 
 from builders import encode, plate
 from data_contracts.errors import DatasetError
-from tasks.dataset_copy import copy_dataset
-from tasks.dataset_layout import read_layout
+from tasks.datasets.dataset_copy import copy_dataset
+from tasks.datasets.dataset_layout import read_layout
 
 
 def _folder(root: Path, yaml_text: str, *names: str) -> Path:

@@ -7,7 +7,7 @@ import pytest
 from builders import encode, plate, shared_data, write_mini_dataset
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError
-from tasks.dataset_layout import read_layout
+from tasks.datasets.dataset_layout import read_layout
 
 
 def _dataset(folder: Path, yaml_text: str, *pictures: str) -> Path:
@@ -64,6 +64,25 @@ REFUSED = {
     "list of missing pictures": ("train: list.txt\nnames: [a]", "1 of 2 missing"),
     "not YAML": ("train: [", "YAML"),
     "a list": ("- a", "train, val and names"),
+    "nothing in it": ("", "got nothing"),
+    "a tab": ("train: images\nnames:\n\t- a", r"line 3.*tab"),
+    "a field twice": ("train: images\nnames: [a]\nnames: [b]", r"line 3.*'names'.*second time"),
+    "an id twice": ("train: images\nnames: {0: a, 0: b}", r"line 2.*'0'.*second time"),
+    "ids with a gap": ("train: images\nnames: {0: a, 2: b}", "0 to 1.*the ids 0, 2"),
+    "names in a file": ("train: images\nnames: obj.names", "'obj.names'.*names themselves"),
+    "a number of names": ("train: images\nnames: 3", "the text '3'"),
+    "names as mappings": ("train: images\nnames: [{id: 0, name: a}]", "list of class names"),
+    "an empty name": ("train: images\nnames: [a, '', b]", "no name for the id 1"),
+    "the same name twice, by id": ("train: images\nnames: {0: a, 1: b, 2: a}", "'a' twice, for the ids 0 and 2"),
+    "no name at all": ("train: images\nnames: []", "no name at all"),
+    "key points": ("train: images\nkpt_shape: [4, 2]\nnames: [a]", "key points"),
+    "path is a list": ("path: [a]\ntrain: images\nnames: [a]", "field path"),
+    "aliases without end": (
+        "a: &a [x, x]\nb: &b [*a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b]\ntrain: images\nnames: [*c, *c]",
+        "list of class names",
+    ),
+    "list that is no text": ("train: bytes.txt\nnames: [a]", "bytes.txt.*UTF-8"),
+    "empty list": ("train: empty.txt\nnames: [a]", "an empty list"),
 }
 
 
@@ -72,6 +91,8 @@ def test_faults_are_named(yaml_text, words, tmp_path):
     (tmp_path / "outside").mkdir()
     folder = _dataset(tmp_path / "set", yaml_text, "images/1.png")
     (folder / "list.txt").write_text("images/1.png\n/elsewhere/2.png\n")
+    (folder / "bytes.txt").write_bytes(b"\xff\xd8")
+    (folder / "empty.txt").write_text("\n")
     with pytest.raises(DatasetError, match=words):
         read_layout(folder)
 
@@ -82,6 +103,21 @@ def test_no_yaml_file_and_two_of_them(tmp_path):
     _dataset(tmp_path, "train: images\nnames: [a]", "images/1.png")
     (tmp_path / "dataset.yaml").write_text("train: images\nnames: [a]")
     with pytest.raises(DatasetError, match="Keep one"):
+        read_layout(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("train: images\nnames: [a]".encode("utf-16"), "UTF-16"),
+        ("train: images\nnames: [Ma\u00df]".encode("latin-1"), "0xdf in line 2"),
+        (b"train: images\nnames: [a]\n" + b"#" * 2**21, "a larger file"),
+    ],
+    ids=["UTF-16", "Latin-1", "huge"],
+)
+def test_a_file_that_is_no_yaml_text(data, words, tmp_path):
+    (tmp_path / "data.yaml").write_bytes(data)
+    with pytest.raises(DatasetError, match=words):
         read_layout(tmp_path)
 
 
@@ -106,10 +142,75 @@ def test_clutter_is_ignored_and_other_files_are_listed(tmp_path):
     assert [str(path) for path in layout.others] == ["images/phone.heic"]
 
 
+def test_hidden_and_tool_folders_are_left_alone(tmp_path):
+    hidden = ("images/.ipynb_checkpoints/1-checkpoint.png", "images/__MACOSX/1.png", "images/@eaDir/1.png")
+    folder = _dataset(tmp_path, "train: images\nnames: [a]", "images/1.png", *hidden)
+    assert _paths(folder) == {"train": ["images/1.png"]}
+
+
+def test_endings_in_capitals_are_read_for_pictures_and_told_for_labels(tmp_path):
+    folder = _dataset(tmp_path, "train: images/a\nval: images/b\nnames: [a]", "images/a/1.JPG", "images/b/2.Png")
+    (folder / "labels/a").mkdir(parents=True)
+    for name in ("1.TXT", "1.xml", "1.txt", "classes.txt", ".DS_Store", "train.cache"):
+        (folder / "labels/a" / name).touch()
+    layout = read_layout(folder)
+    assert _paths(folder) == {"train": ["images/a/1.JPG"], "val": ["images/b/2.Png"]}
+    assert [str(path) for path in layout.others] == ["labels/a/1.TXT", "labels/a/1.xml"]
+
+
+def test_pictures_that_no_split_names_are_counted_by_folder(tmp_path):
+    pictures = ("images/a/1.png", "images/b/2.png", "images/b/3.png", "new/4.JPG", ".cache/5.png", "1.png")
+    folder = _dataset(tmp_path, "train: images/a\nval: val.txt\nnames: [a]", *pictures)
+    (folder / "val.txt").write_text("images/b/2.png\n")
+    (folder / "new/._4.jpg").touch()
+    assert {str(path): count for path, count in read_layout(folder).unused.items()} == {".": 1, "images/b": 1, "new": 1}
+
+
+def test_what_a_link_inside_the_dataset_leads_to_is_used(tmp_path):
+    folder = _dataset(tmp_path, "train: images/train\nnames: [a]", "store/raw/1.png")
+    (folder / "images").mkdir()
+    (folder / "images/train").symlink_to("../store/raw")
+    assert _paths(folder) == {"train": ["images/train/1.png"]}
+    assert read_layout(folder).unused == {}
+
+
+def test_labels_beside_pictures_are_no_other_files(tmp_path):
+    folder = _dataset(tmp_path, "train: train\nnames: [a]", "train/1.png")
+    for name in ("1.txt", "2.TXT"):
+        (folder / "train" / name).touch()
+    assert [str(path) for path in read_layout(folder).others] == ["train/2.TXT"]
+
+
+def test_a_list_may_be_relative_to_the_dataset(tmp_path):
+    folder = _dataset(tmp_path, "train: lists/train.txt\nnames: [a]", "images/1.png", "lists/x/2.png")
+    (folder / "lists/train.txt").write_text("images/1.png\nx/2.png\nx/._2.png\n")
+    (folder / "lists/x/._2.png").touch()
+    assert _paths(folder) == {"train": ["images/1.png", "lists/x/2.png"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["images/1.png\nimages/gone.png\n", "\ufeff# checked\r\nimages\\1.png\r\n\r\n./images/gone.png\r\n"],
+    ids=["plain", "from Windows"],
+)
+def test_backgrounds_are_listed_by_path(text, tmp_path):
+    folder = _dataset(tmp_path, "train: images\nnames: [a]", "images/1.png")
+    (folder / "backgrounds.txt").write_bytes(text.encode())
+    assert sorted(map(str, read_layout(folder).backgrounds)) == ["images/1.png", "images/gone.png"]
+
+
+def test_a_list_of_backgrounds_that_is_no_text_is_named(tmp_path):
+    folder = _dataset(tmp_path, "train: images\nnames: [a]", "images/1.png")
+    (folder / "backgrounds.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(DatasetError, match=r"backgrounds\.txt.*UTF-8"):
+        read_layout(folder)
+
+
 def test_linked_folders_give_the_same_pictures_as_plain_ones(tmp_path):
     plain = read_layout(write_mini_dataset(tmp_path / "plain").folder)
     linked = read_layout(write_mini_dataset(tmp_path / "linked", images_symlink=True).folder)
     assert linked.splits == plain.splits
+    assert linked.unused == plain.unused == {}
 
 
 def test_a_link_to_nothing_is_named(tmp_path):

@@ -12,10 +12,10 @@ from builders import encode, noisy_plate, write_mini_dataset
 from data_contracts.base import sha256_of
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError
-from tasks.dataset_copy import copy_dataset
-from tasks.dataset_layout import read_layout
-from tasks.split_record import SplitRecord, read_record
+from tasks.datasets.dataset_copy import copy_dataset
+from tasks.datasets.dataset_layout import read_layout
 from tasks.splits import SplitConfig
+from tasks.splitting.split_record import SplitRecord, read_record
 
 CONFIG = SplitConfig(
     seed=0, val_share=0.2, test_share=0.1, group_pattern=None, picture_column="picture", group_column="group",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data_contracts.errors import DatasetRepoError
-from tasks.dataset_remote import Remote, config_text, default_name, default_remote, parse_remote, read_remotes
+from tasks.datasets.dataset_remote import Remote, config_text, default_name, default_remote, parse_remote, read_remotes
 
 NAMED = {
     "bucket": ("s3://plates", None, Remote("s3://plates")),

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from scan_tables import Made, scan_of
-from tasks.drift import Drift, compare_scans
-from tasks.drift_text import drift_fields, drift_lists, drift_sentences, render_drift
-from tasks.measures import MEASURES, bin_counts, is_more_than_chance, js_distance
+from tasks.reporting.drift import Drift, compare_scans
+from tasks.reporting.drift_text import drift_fields, drift_lists, drift_sentences, render_drift
+from tasks.reporting.measures import MEASURES, bin_counts, is_more_than_chance, js_distance
 
 PIT = (0, 0.5, 0.5, 0.1, 0.1)
 SCRATCH = (1, 0.25, 0.25, 0.2, 0.05)

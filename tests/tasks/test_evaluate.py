@@ -11,18 +11,13 @@ from data_contracts.bundle import VerdictRule
 from data_contracts.dataset import Split
 from data_contracts.detections import Verdict
 from data_contracts.errors import DatasetError
+from made_results import NAMES, made_detections, made_truth, measured
 from serving.bundle import open_bundle
 from tasks.average_precision import average_precisions
-from tasks.evaluate import (
-    PICTURES_FILE,
-    EvaluationResult,
-    evaluate,
-    flat_metrics,
-    hash_pictures,
-    measure,
-    picture_counts,
-    write_result,
-)
+from tasks.evaluate import PICTURES_FILE, class_results, evaluate, hash_pictures, measure, write_result
+from tasks.evaluation_result import ClassIntervals, EvaluationResult, flat_metrics
+from tasks.operating_point import picture_counts
+from tasks.picture_scores import SCORES_FILE, load_scores
 from training_fakes import EVALUATE, boxes, patch_picture, truth
 
 TRUE_BOX = (10, 10, 30, 30)
@@ -63,6 +58,7 @@ BY_HAND = (21 + 20 * 4 / 5 + 10 * 5 / 7 + 19 * 7 / 10) / 101
     ],
 )
 def test_thresholds_move_the_operating_point_and_never_the_average_precision(threshold, found, false_alarms):
+    """Field case A15."""
     true, detections = ten_pictures()
     rule = VerdictRule(kind="any_box_over_threshold", thresholds=(threshold,), chosen_on="a test")
     counts, precisions = measure(true, detections, rule, ["pit"], ["pit"], EVALUATE)
@@ -107,7 +103,8 @@ def test_a_sealed_bundle_is_measured_through_the_detector(tmp_path: Path):
         patch_picture(tmp_path, "wide.png", (128, 64), ((64, 0, 128, 64), GREEN, 1)),
         patch_picture(tmp_path, "good.png", (64, 64)),
     ]
-    result, outcomes = evaluate(bundle, true, ("red", "green", "blue"), Split.TEST, EVALUATE)
+    found = evaluate(bundle, true, ("red", "green", "blue"), Split.TEST, EVALUATE)
+    result, outcomes = found.result, found.outcomes
     assert result.digest == open_bundle(bundle).digest
     assert (result.engine, result.precision, result.pictures) == ("cpu", "fp32", 3)
     assert [one.instances for one in result.classes] == [1, 1, 0]
@@ -117,8 +114,10 @@ def test_a_sealed_bundle_is_measured_through_the_detector(tmp_path: Path):
     assert [one.picture for one in outcomes] == ["red.png", "wide.png", "good.png"]
     assert outcomes[2].verdict is Verdict.OK
 
-    written = write_result(result, outcomes, tmp_path / "out")
+    written = write_result(found, tmp_path / "out")
     assert EvaluationResult.model_validate_json(written.read_text()) == result
+    stored = load_scores(tmp_path / "out" / SCORES_FILE)
+    assert (len(stored.true_found), stored.true_found.sum()) == (2, sum(one.found for one in result.classes))
     lines = (tmp_path / "out" / PICTURES_FILE).read_text().splitlines()
     assert [json.loads(line)["picture"] for line in lines] == ["red.png", "wide.png", "good.png"]
 
@@ -127,14 +126,14 @@ def test_classes_are_matched_by_name(tmp_path: Path):
     """The bundle's class 0 is called crimson, which is class 1 of this dataset; its class 1 is unknown here."""
     bundle = make_bundle(tmp_path / "bundles", class_names=("crimson", "lime"))
     true = [patch_picture(tmp_path, "red.png", (64, 64), ((0, 0, 32, 32), RED, 1))]
-    result, _ = evaluate(bundle, true, ("other", "crimson"), Split.TEST, EVALUATE)
-    direct, _ = evaluate(
+    result = evaluate(bundle, true, ("other", "crimson"), Split.TEST, EVALUATE).result
+    direct = evaluate(
         make_bundle(tmp_path / "same", class_names=("other", "crimson"), first_colour=2),
         true,
         ("other", "crimson"),
         Split.TEST,
         EVALUATE,
-    )
+    ).result
     other, crimson = result.classes
     assert other.threshold is None
     assert crimson.instances == 1
@@ -175,9 +174,48 @@ def test_the_hash_of_the_pictures_changes_with_pictures_boxes_and_classes(tmp_pa
     assert hash_pictures([picture("d.png", size=31), two], ["red"]) != same
 
 
+def test_intervals_hold_their_numbers_and_say_nothing_where_there_is_none():
+    true = made_truth(60, len(NAMES))
+    names = (*NAMES, "crack")
+    result = measured(true, made_detections(true, len(NAMES), 1), "a", names).result
+    assert result.intervals is not None
+    for name, bounds in (("map50", result.intervals.map50), ("overkill_rate", result.intervals.overkill_rate)):
+        assert bounds is not None
+        assert bounds.low <= getattr(result, name) <= bounds.high
+    for one in result.classes[:-1]:
+        assert one.intervals is not None
+        assert one.intervals.escape_rate is not None
+        assert one.intervals.escape_rate.low <= (one.escape_rate or 0) <= one.intervals.escape_rate.high
+    crack = result.classes[-1].intervals
+    assert crack is not None
+    assert (crack.ap50, crack.escape_rate) == (None, None)
+
+
+def test_more_pictures_make_narrower_intervals():
+    widths = []
+    for pictures in (30, 480):
+        true = made_truth(pictures, len(NAMES))
+        result = measured(true, made_detections(true, len(NAMES), 1), "a").result
+        assert result.intervals is not None
+        assert result.intervals.map50 is not None
+        widths.append(result.intervals.map50.high - result.intervals.map50.low)
+    assert widths[1] < widths[0] / 2
+
+
+def test_overkill_of_a_class_counts_pictures_without_defects():
+    rule = VerdictRule(kind="any_box_over_threshold", thresholds=(0.5, 0.5), chosen_on="a test")
+    true = [truth((*TRUE_BOX, 0)), truth(), truth()]
+    found = [boxes((*ELSEWHERE, 0.9, 1)), boxes((*TRUE_BOX, 0.9, 1), (*ELSEWHERE, 0.8, 1)), boxes()]
+    counts, precisions = measure(true, found, rule, ["pit", "stain"], ["pit", "stain"], EVALUATE)
+    nothing = ClassIntervals(ap50=None, escape_rate=None, false_alarms_per_picture=None, overkill_rate=None)
+    pit, stain = class_results(["pit", "stain"], counts, precisions, {}, [nothing, nothing])
+    assert (pit.overkill_rate, stain.overkill_rate) == (0.0, 0.5)
+    assert (pit.false_alarms, stain.false_alarms) == (0, 3)
+
+
 def test_flat_metrics_leave_out_what_has_no_number(tmp_path: Path):
     true = [patch_picture(tmp_path, "red.png", (64, 64), ((0, 0, 32, 32), RED, 0))]
-    result, _ = evaluate(make_bundle(tmp_path / "b"), true, ("red", "green"), Split.TEST, EVALUATE)
+    result = evaluate(make_bundle(tmp_path / "b"), true, ("red", "green"), Split.TEST, EVALUATE).result
     metrics = flat_metrics(result)
     assert metrics["test/map50"] == result.map50
     assert "test/escape_rate/red" in metrics

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from data_contracts.errors import DatasetRepoError
-from tasks import git_dvc
-from tasks.git_dvc import advise, masked, run_dvc, run_git
+from tasks.datasets import git_dvc
+from tasks.datasets.git_dvc import advise, masked, run_dvc, run_git
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIA0123456789", "AWS_SECRET_ACCESS_KEY": "word/of+mine=="}
 SAID = {

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tasks import object_transfer
-from tasks.object_transfer import Failure, Store, words_of
+from tasks.datasets import object_transfer
+from tasks.datasets.object_transfer import Failure, Store, words_of
 
 CONTENT = [b"one", b"two", b"three", b"four"]
 

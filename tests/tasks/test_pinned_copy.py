@@ -12,7 +12,7 @@ import pytest
 
 from data_contracts.dataset import DatasetPin, DatasetRef
 from data_contracts.errors import DatasetRepoError
-from tasks.pinned_copy import PinnedCopy, TreeFile, disk_errors_told, list_tree, remove_tree
+from tasks.datasets.pinned_copy import PinnedCopy, TreeFile, disk_errors_told, list_tree, remove_tree
 
 CONTENT = {"data.yaml": b"names: [a]\n", "images/train/a.png": b"a" * 4000, "labels/train/a.txt": b""}
 

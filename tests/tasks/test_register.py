@@ -9,15 +9,10 @@ import pytest
 from builders import make_bundle, make_probe_set, plate, probed_bundle
 from data_contracts.errors import BundleError, RegistryError
 from serving.bundle import open_bundle
-from tasks.gates import GatePolicy, GateReport, decide
+from tasks.gates import Evidence, GateReport, decide
 from tasks.register import register
 from tasks.registry import RegisteredVersion, Registry
-from training_fakes import FakeRegistry, evaluation, parity
-
-POLICY = GatePolicy(
-    min_map50=0.8, min_instances=3, max_escape_rate=0.2, max_overkill_rate=0.2, max_false_alarms_per_picture=0.5,
-    compared="map50", margin=0.02, promote_if="better", classes="same",
-)  # fmt: skip
+from training_fakes import FakeRegistry, evaluation, gate_policy, parity
 
 
 class Models(FakeRegistry):
@@ -52,7 +47,7 @@ def bundle(tmp_path: Path) -> Path:
 
 def report_about(digest: str, map50: float = 0.9) -> tuple:
     result = evaluation(digest=digest, map50=map50)
-    return result, decide(result, None, parity(), POLICY)
+    return result, decide(Evidence(candidate=result, parity=parity()), gate_policy())
 
 
 def test_an_accepted_bundle_becomes_the_candidate_with_its_evidence(bundle: Path):

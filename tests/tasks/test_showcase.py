@@ -15,8 +15,9 @@ class Records:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def log_file(self, run_id: str, file: Path, folder: str) -> None:
-        Records.logged.append((run_id, file.name, folder))
+    def log_folder(self, run_id: str, source: Path, folder: str) -> None:
+        files = sorted(path for path in source.rglob("*") if path.is_file())
+        Records.logged += [(run_id, str(path.relative_to(source)), folder) for path in files]
 
     def run_url(self, run_id: str, public_url: str) -> str:
         return f"{public_url}/runs/{run_id}"
@@ -32,7 +33,8 @@ def test_the_data_report_lies_beside_the_run_and_is_linked(tmp_path, monkeypatch
         (tmp_path / name).write_text(name)
     showcase.leave_links.fn("http://a", "http://public", "run1", tmp_path / "data_report.html")
     assert Records.logged == [
-        ("run1", name, "data") for name in ("data_report.html", "quarantine.csv", "validation.json")
+        ("run1", name, "data")
+        for name in ("data_docs/index.html", "data_report.html", "quarantine.csv", "validation.json")
     ]
     assert links == {
         "mlflow-run": "http://public/runs/run1",

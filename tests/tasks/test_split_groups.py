@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from data_contracts.errors import DatasetError
-from tasks.split_groups import Groups, groups_text, read_groups, with_pattern
+from tasks.splitting.split_groups import Groups, groups_text, read_groups, with_pattern
 
 PICTURES = [PurePosixPath(path) for path in ("images/train/1.png", "images/train/2.png", "images/val/2.png")]
 FIRST, SECOND, THIRD = PICTURES

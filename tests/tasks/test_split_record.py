@@ -6,7 +6,7 @@ import pytest
 
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError
-from tasks.split_record import RecordRow, SplitRecord, read_record, record_text, write_record
+from tasks.splitting.split_record import RecordRow, SplitRecord, read_record, record_text, write_record
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 TRAIN, VAL, TEST = Split

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError
-from tasks.dataset_layout import DatasetLayout
-from tasks.split_groups import Groups, with_pattern
+from tasks.datasets.dataset_layout import DatasetLayout
 from tasks.splits import PictureLabels, SplitChoice, SplitConfig, Ties, choose_splits
+from tasks.splitting.split_groups import Groups, with_pattern
 
 CONFIG = SplitConfig(
     seed=7,

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_contracts.dataset import Split
-from tasks.dataset_layout import DatasetLayout
-from tasks.split_drawing import TooFewPictures
-from tasks.split_record import RecordRow, SplitRecord
+from tasks.datasets.dataset_layout import DatasetLayout
 from tasks.splits import PictureLabels, SplitChoice, SplitConfig, Ties, choose_splits, record_rows
+from tasks.splitting.split_drawing import TooFewPictures
+from tasks.splitting.split_record import RecordRow, SplitRecord
 
 CONFIG = SplitConfig(
     seed=3, val_share=0.2, test_share=0.1, group_pattern=None, picture_column="picture", group_column="group",

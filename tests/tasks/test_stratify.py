@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.stratify import PICTURES, UnitCounts, stratify
+from tasks.splitting.stratify import PICTURES, UnitCounts, stratify
 
 NOTHING = UnitCounts(0, {}, {})
 DRAWN, VAL_ONLY = (0.7, 0.2, 0.1), (0.8, 0.2)

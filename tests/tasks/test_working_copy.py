@@ -15,12 +15,12 @@ from data_contracts.dataset import Split
 from data_contracts.errors import DatasetError
 from serving.images import decode_image
 from tasks import working_copy
-from tasks.dataset_layout import read_layout
-from tasks.pinned_copy import list_tree, make_read_only, remove_tree
+from tasks.datasets.dataset_layout import read_layout
+from tasks.datasets.pinned_copy import list_tree, make_read_only, remove_tree
 from tasks.scan import scan_dataset
-from tasks.split_facts import Looks, read_picture_labels, scanned_labels
-from tasks.split_record import read_record
 from tasks.splits import SplitConfig
+from tasks.splitting.split_facts import Looks, read_picture_labels, scanned_labels
+from tasks.splitting.split_record import read_record
 from tasks.trainer_pictures import trainer_reads_it
 from tasks.working_copy import WorkingCopy, prepare_working_copy, read_ground_truth, split_and_copy
 

@@ -14,19 +14,21 @@ from tasks.importers.boxes import picture_size
 SETS = {
     "agdd-obb": ("yolo", 20, 49, 0, {"train": 20}),
     "deeppcb": ("deeppcb", 20, 140, 0, {"train": 20}),
-    "garment-coco": ("coco", 20, 22, 0, {"val": 20}),
+    "garment-coco": ("coco", 20, 22, 0, {"train": 20}),
     "kolektor-sdd-yoloseg": ("yolo", 20, 12, 8, {"train": 20}),
     "lpbf-coco": ("coco", 20, 316, 2, {"train": 20}),
     "magnetic-tile-masks": ("masks", 22, 21, 2, {"train": 22}),
     "neu-det": ("voc", 22, 48, 0, {"train": 22}),
     "roboflow-crack-as-published": ("yolo", 78, 75, 3, {"train": 60, "val": 16, "test": 2}),
-    "wagon-coco-polygons": ("coco", 14, 62, 0, {"val": 14}),
+    "wagon-coco-polygons": ("coco", 14, 62, 0, {"train": 14}),
 }
 """Format, pictures, boxes, backgrounds, pictures per split."""
 WARNINGS = {
-    "garment-coco": ["import_unlisted"],  # A test part that is annotated in another format.
+    # A test part that is annotated in another format; the val part is all there is.
+    "garment-coco": ["import_no_train_part", "import_unlisted"],
     "kolektor-sdd-yoloseg": ["import_data_yaml"],  # No validation pictures in the sample.
     "roboflow-crack-as-published": ["import_data_yaml"],  # valid is written, val is there.
+    "wagon-coco-polygons": ["import_no_train_part"],
 }
 CLASSES = {
     "garment-coco": ("Broken_button", "Button_hike", "Color_defect", "Foreign_yarn", "Hole", "Sewing_error"),

@@ -10,7 +10,7 @@ from data_contracts.dataset import label_path_of
 from data_contracts.labels import LabelBox, boxes_to_pixels, parse_label_bytes
 from native_formats import EXPORTERS, Annotated, boxes_of, bring_in
 from serving.images import ImageLimits, decode_image
-from tasks.dataset_layout import read_layout
+from tasks.datasets.dataset_layout import read_layout
 from tasks.importers import FORMATS, detect_format
 
 NAMES = ("scratch", "pin hole", "Kratzer_ä")

@@ -132,7 +132,7 @@ def test_rows_of_deeppcb(case, tmp_path: Path) -> None:
     rows, boxes, rules = case
     files = {
         "P/g/1/1_test.png": PICTURE, "P/g/1/1_temp.png": PICTURE, "P/g/1_not/1.txt": rows,
-        "P/test.txt": "g/1/1.png g/1_not/1.txt\n", "P/trainval.txt": "",
+        "P/trainval.txt": "g/1/1.png g/1_not/1.txt\n", "P/test.txt": "",
     }  # fmt: skip
     imported = bring_in(put(tmp_path / "d", files), "deeppcb")
     assert boxes_of(imported, WH) == {"1_test.png": boxes}

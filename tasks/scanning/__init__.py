@@ -1,0 +1,1 @@
+"""What `tasks.scan` is made of: reading files and pictures, keeping tables, near duplicates."""

@@ -1,0 +1,1 @@
+"""What `tasks.validate` is made of: rules in Great Expectations, facts that they need, findings, quarantine."""
