@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tasks.bootstrap import RankedHits, Weights, average_precision, mean_of_known, rank_hits
-from tasks.champion_checks import Shown, better_check, not_worse_check
-from tasks.comparison import lower_bound
-from tasks.gate_policy import GatePolicy
-from tasks.picture_scores import PictureScores
+from tasks.evaluation.bootstrap import RankedHits, Weights, average_precision, mean_of_known, rank_hits
+from tasks.evaluation.comparison import lower_bound
+from tasks.evaluation.picture_scores import PictureScores
+from tasks.gating.champion_checks import Shown, better_check, not_worse_check
+from tasks.gating.gate_policy import GatePolicy
 
 STEPS = 40
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from benchmarks.night_simulation import Pool, lean_for, make_pool, simulate
 from benchmarks.report import Bar, Benchmark, Measured, Table, at_least, at_most, run_benchmark
 from deployments.params import load_params
-from tasks.gate_policy import GatePolicy
-from tasks.picture_scores import load_scores
+from tasks.evaluation.picture_scores import load_scores
+from tasks.gating.gate_policy import GatePolicy
 
 FALSE_PROMOTIONS, PROMOTED_IF_BETTER, GAIN = 0.03, 0.80, 0.02
 NIGHTS, QUICK_NIGHTS = 500, 20

@@ -121,7 +121,7 @@ def first_scan(folder: Path, cache: Path) -> float:
 def check(folder: Path, cache: Path) -> Cost:
     """Scan, rules, scan again."""
     config = load_params(PARAMS).job.validation
-    tiny = scan_dataset(write_dataset(cache.parent / "one", make_jpegs(1, SMALL_SIDE_PX), 1), LIMITS)
+    tiny = scan_dataset(write_dataset(folder.with_name(f"{folder.name}-tiny"), make_jpegs(1, SMALL_SIDE_PX), 1), LIMITS)
     judge_scan(tiny, config)  # Imports Great Expectations, which would make a small set look slow.
     times = [time.perf_counter()]
     scan = scan_dataset(folder, LIMITS, cache=cache)

@@ -54,9 +54,18 @@ class ClassList(Contract):
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Self:
-        if len(set(self.names)) != len(self.names) or not all(name.strip() for name in self.names):
-            raise ValueError("names: expected distinct, non-empty class names")
+        if len(set(self.names)) != len(self.names) or not all(map(is_class_name, self.names)):
+            raise ValueError("names: expected distinct, non-empty class names of one line, without spaces at the ends")
         return self
+
+
+def is_class_name(text: str) -> bool:
+    """Whether people can read the name and write it again: one line, no spaces at the ends.
+
+    >>> is_class_name("pin hole"), is_class_name("pit "), is_class_name("a\\tb"), is_class_name("")
+    (True, False, False, False)
+    """
+    return text.isprintable() and text == text.strip() != ""
 
 
 def label_path_of(image_path: PurePosixPath) -> PurePosixPath:

@@ -176,14 +176,14 @@ def _rounded(corners: CxCyWh) -> CxCyWh:
 
 
 def _is_convex(points: list[tuple[float, float]]) -> bool:
-    """Whether the corners turn one way only.
+    """Whether the corners turn one way only, and do not all lie on one line.
 
     >>> _is_convex([(0, 0), (1, 0), (1, 1), (0, 1)]), _is_convex([(0, 0), (1, 1), (1, 0), (0, 1)])
     (True, False)
     """
     sides = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise([*points, points[0]])]
     turns = [a[0] * b[1] - a[1] * b[0] for a, b in pairwise([*sides, sides[0]])]
-    return all(turn >= 0 for turn in turns) or all(turn <= 0 for turn in turns)
+    return any(turns) and (all(turn >= 0 for turn in turns) or all(turn <= 0 for turn in turns))
 
 
 def _confidence_note(value: float, fields: Sequence[str]) -> Remark:
@@ -210,5 +210,6 @@ def clip_box(box: CxCyWh) -> tuple[CxCyWh, Remark | None]:
     if over == 0:
         return box, None
     left, top, right, bottom = (min(max(value, 0.0), 1.0) for value in corners)
-    note = Remark("box_clipped", "a box inside the picture", f"a corner {over:.4f} over the edge", "warning")
+    got = f"a side over the edge by {over:.1%} of the picture"
+    note = Remark("box_clipped", "a box inside the picture", got, "warning")
     return _rounded((left, top, right, bottom)), note if over > CLIP_NOTICE else None

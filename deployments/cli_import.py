@@ -50,7 +50,7 @@ def import_annotations(
     from tasks.importers import detect_format, import_dataset
 
     found = detect_format(source) if source_format == "auto" else source_format
-    names = None if classes is None else _class_names(classes)
+    names = None if classes is None else class_names(classes)
     imported = import_dataset(
         source, found, target, names, renames=_renames(renamed or []), by_name=by_name, strict=True
     )
@@ -59,7 +59,7 @@ def import_annotations(
         raise typer.Exit(NOTHING_WRITTEN)
 
 
-def _class_names(given: str) -> tuple[str, ...]:
+def class_names(given: str) -> tuple[str, ...]:
     """The names in a comma-separated list, or those of a dataset on disk."""
     path = Path(given)
     if path.is_file() or path.is_dir():

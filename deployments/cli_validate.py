@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from data_contracts.errors import DatasetError, InvalidInput, PasslineError, Problem
+from deployments.cli_import import class_names
 from deployments.cli_training import enter_training_side
 
 if TYPE_CHECKING:
@@ -36,13 +37,17 @@ def validate(
         bool, typer.Option("--json", help="Print one JSON object: accepted, findings, counts and more.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Read files again whose size and time are unchanged.")] = False,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Class names in id order, a,b,c, for a folder of another tool that does not have them."),
+    ] = None,
 ) -> None:
     """Hold a dataset against the data contracts. Exit 0 accepted, 1 rejected, 2 could not run.
 
     With --json, standard output is exactly one object in all three cases; `accepted` is null where nothing was judged.
     """
     try:
-        report = _report(path, source_format, full=full)
+        report = _report(path, source_format, classes, full=full)
     except PasslineError as error:
         if as_json:
             words = [str(problem) for problem in error.problems]
@@ -59,7 +64,7 @@ def _table(report: ValidationReport) -> str:
     return render_table(report, colour=sys.stdout.isatty())
 
 
-def _report(path: Path, source_format: str, *, full: bool) -> ValidationReport:
+def _report(path: Path, source_format: str, classes: str | None, *, full: bool) -> ValidationReport:
     stack = enter_training_side()
     from deployments.params import load_params
     from tasks.settings import load_site_settings
@@ -70,7 +75,7 @@ def _report(path: Path, source_format: str, *, full: bool) -> ValidationReport:
     config = load_params(stack.project / "params.yaml").job.validation
     cache = load_site_settings().home / "scans"
     try:
-        return _validated(path.absolute(), source_format, config, cache, full=full)
+        return _validated(path.absolute(), source_format, config, cache, classes, full=full)
     except OSError as error:
         where = str(error.filename or path)
         action = "Check the file's rights and the disk, then retry."
@@ -78,7 +83,7 @@ def _report(path: Path, source_format: str, *, full: bool) -> ValidationReport:
 
 
 def _validated(
-    folder: Path, source_format: str, config: ValidateConfig, cache: Path, *, full: bool
+    folder: Path, source_format: str, config: ValidateConfig, cache: Path, classes: str | None, *, full: bool
 ) -> ValidationReport:
     """The report on a folder: as it lies where its YAML file describes it, imported otherwise."""
     from tasks.datasets.dataset_layout import YAML_NAMES
@@ -93,7 +98,8 @@ def _validated(
     if source_format == AUTO:
         # Exports of other formats carry such a file too, often one that describes another folder.
         source_format, fault = _other_format(folder, fault)
-    return _rejected(fault, folder) if fault else _imported(folder, source_format, config)
+    names = None if classes is None else class_names(classes)
+    return _rejected(fault, folder) if fault else _imported(folder, source_format, config, names)
 
 
 def _other_format(folder: Path, fault: DatasetError | None) -> tuple[str, DatasetError | None]:
@@ -137,13 +143,15 @@ def _rejected(error: DatasetError, folder: Path) -> ValidationReport:
     return rejected_by_layout(error, folder)
 
 
-def _imported(source: Path, source_format: str, config: ValidateConfig) -> ValidationReport:
+def _imported(
+    source: Path, source_format: str, config: ValidateConfig, names: tuple[str, ...] | None
+) -> ValidationReport:
     """The report on a folder of another format, with the paths of that format."""
     from tasks.importers import import_dataset
     from tasks.validation.native_findings import told_as_native
 
     with tempfile.TemporaryDirectory(prefix="passline-validate-") as draft:
-        imported = import_dataset(source, source_format, Path(draft, "dataset"))
+        imported = import_dataset(source, source_format, Path(draft, "dataset"), names)
         try:
             report = _judged(imported.folder, config, None)
         except DatasetError as error:

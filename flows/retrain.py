@@ -16,11 +16,12 @@ from flows.promote import promote
 from serving.images import ImageLimits
 from tasks.backlog import catch_up_words
 from tasks.champion import fetch_champion
-from tasks.comparison import compare_with_champion
 from tasks.evaluate import evaluate_bundle
-from tasks.evaluation_result import EvaluationResult
+from tasks.evaluation.comparison import compare_with_champion
+from tasks.evaluation.evaluation_result import EvaluationResult
 from tasks.export import export_model
 from tasks.gates import Evidence, GateReport, decide_gates
+from tasks.gating.speed import measure_speed
 from tasks.job import TrainingJob
 from tasks.parity import check_parity
 from tasks.pin import PinnedDataset, pin_dataset
@@ -31,7 +32,6 @@ from tasks.run_folder import run_folder, run_name
 from tasks.seal import SealedBundle, seal_bundle
 from tasks.settings import SiteSettings, load_site_settings
 from tasks.showcase import leave_links, leave_results
-from tasks.speed import measure_speed
 from tasks.splitting.split_facts import Looks
 from tasks.thresholds import choose_thresholds
 from tasks.train import RunOrigin, TrainedModel, smoke_run, train_detector

@@ -19,11 +19,16 @@ from data_contracts.dataset import Split
 from data_contracts.detections import Detections
 from data_contracts.errors import DatasetError, Problem
 from serving.bundle import hash_file, open_bundle
-from tasks.average_precision import AveragePrecisions, average_precisions
-from tasks.evaluation_intervals import class_intervals, split_intervals
-from tasks.evaluation_result import ClassIntervals, ClassResult, EvaluateConfig, EvaluationResult, PictureOutcome
-from tasks.ground_truth import GroundTruth, read_ground_truth
-from tasks.operating_point import (
+from tasks.evaluation.average_precision import AveragePrecisions, average_precisions
+from tasks.evaluation.evaluation_intervals import class_intervals, split_intervals
+from tasks.evaluation.evaluation_result import (
+    ClassIntervals,
+    ClassResult,
+    EvaluateConfig,
+    EvaluationResult,
+    PictureOutcome,
+)
+from tasks.evaluation.operating_point import (
     UNKNOWN_CLASS,
     OperatingPoint,
     map_classes,
@@ -31,7 +36,8 @@ from tasks.operating_point import (
     picture_counts,
     ratio,
 )
-from tasks.picture_scores import SCORES_FILE, PictureScores, save_scores, score_pictures
+from tasks.evaluation.picture_scores import SCORES_FILE, PictureScores, save_scores, score_pictures
+from tasks.ground_truth import GroundTruth, read_ground_truth
 from tasks.pictures import bundle_detector, detect_files
 
 RESULT_FILE = "evaluation.json"

@@ -13,15 +13,15 @@ from prefect import task
 from pydantic import Field
 
 from data_contracts.base import Contract
-from tasks.champion_checks import champion_checks, promotion_check
-from tasks.comparison import PairedComparison
-from tasks.cost_checks import int8_checks, speed_checks
-from tasks.evaluation_result import EvaluationResult
-from tasks.gate_checks import GateCheck, floor_checks, parity_check
-from tasks.gate_policy import GatePolicy, PromotionRule
+from tasks.evaluation.comparison import PairedComparison
+from tasks.evaluation.evaluation_result import EvaluationResult
+from tasks.gating.champion_checks import champion_checks, promotion_check
+from tasks.gating.cost_checks import int8_checks, speed_checks
+from tasks.gating.gate_checks import GateCheck, floor_checks, parity_check
+from tasks.gating.gate_policy import GatePolicy, PromotionRule
+from tasks.gating.speed_result import SpeedResult
 from tasks.parity import ParityResult
 from tasks.run_log import current_logger
-from tasks.speed_result import SpeedResult
 
 GATES_FILE = "gates.json"
 

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from data_contracts.base import Contract, Name
 from data_contracts.dataset import DatasetRef
-from tasks.evaluation_result import EvaluateConfig
+from tasks.evaluation.evaluation_result import EvaluateConfig
 from tasks.export import ExportConfig
-from tasks.gate_policy import GatePolicy
+from tasks.gating.gate_policy import GatePolicy
 from tasks.parity import ParityConfig
 from tasks.preflight import PreflightConfig
 from tasks.seal import SealConfig

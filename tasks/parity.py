@@ -18,8 +18,8 @@ from data_contracts.detections import Detections
 from serving.bundle import open_bundle
 from serving.images import Image
 from tasks import yolo
+from tasks.evaluation.matching import pairwise_iou
 from tasks.ground_truth import read_ground_truth
-from tasks.matching import pairwise_iou
 from tasks.pictures import bundle_detector, read_picture
 
 SHOWN_FAILURES = 10

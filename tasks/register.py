@@ -9,7 +9,7 @@ from prefect import task
 from data_contracts.errors import Problem, RegistryError
 from serving.bundle import open_bundle
 from serving.probe_files import open_probe_set
-from tasks.evaluation_result import EvaluationResult, flat_metrics
+from tasks.evaluation.evaluation_result import EvaluationResult, flat_metrics
 from tasks.gates import GateReport
 from tasks.registry import RegisteredVersion, Registry
 from tasks.seal import add_attestation

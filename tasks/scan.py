@@ -17,7 +17,7 @@ import pandas as pd
 from data_contracts.dataset import label_path_of
 from data_contracts.errors import DatasetError, Problem, raise_if_any
 from serving.images import ImageLimits
-from tasks.datasets.dataset_layout import DatasetLayout, is_clutter, read_layout
+from tasks.datasets.dataset_layout import DatasetLayout, is_clutter, is_picture, read_layout
 from tasks.scanning.scan_cache import NOTHING, Known, ScanCache
 from tasks.scanning.scan_files import Files, Reader, update
 from tasks.scanning.scan_rows import GroupPattern, LabelLine, PictureRow, group_key
@@ -128,7 +128,7 @@ def _columns(row_type: type[PictureRow | LabelLine]) -> list[str]:
 
 
 def _orphan_labels(files: Files) -> tuple[PurePosixPath, ...]:
-    """Label files in the folders of the labels that belong to no picture."""
+    """Label files in the folders of the labels that belong to no picture, neither to one that no split names."""
     wanted = set(files.labels)
     folders = {label.rpartition("/")[0] for label in wanted}
     found = {
@@ -138,4 +138,16 @@ def _orphan_labels(files: Files) -> tuple[PurePosixPath, ...]:
         for entry in os.scandir(files.root / folder)
         if entry.name.endswith(".txt") and not is_clutter(entry.name)
     }
-    return tuple(PurePosixPath(path) for path in sorted(found - wanted))
+    orphans = found - wanted
+    return tuple(map(PurePosixPath, sorted(orphans - _labels_of_unused(files) if orphans else orphans)))
+
+
+def _labels_of_unused(files: Files) -> set[str]:
+    """The label files of all pictures in the folders of the splits, named by a split or not."""
+    label_folders = dict[str, str]()
+    return {
+        _label_path(f"{folder}/{entry.name}", label_folders)
+        for folder in {picture.rpartition("/")[0] for picture in files.pictures}
+        for entry in os.scandir(files.root / folder)
+        if is_picture(entry.name)
+    }

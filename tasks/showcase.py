@@ -17,7 +17,7 @@ from serving.detector import open_detector
 from serving.images import Image
 from serving.verdict import judge, score_floor
 from tasks.artifacts import leave_link, leave_markdown, markdown_pictures, markdown_table
-from tasks.evaluation_result import EvaluationResult
+from tasks.evaluation.evaluation_result import EvaluationResult
 from tasks.gates import GateReport
 from tasks.pictures import cpu_options, read_picture
 from tasks.registry import Registry

@@ -20,9 +20,9 @@ from data_contracts.base import Contract, Fraction
 from data_contracts.bundle import VerdictRule
 from data_contracts.dataset import Split
 from data_contracts.detections import Detections
+from tasks.evaluation.matching import match_boxes
 from tasks.export import ExportedModel
 from tasks.ground_truth import GroundTruth, read_ground_truth
-from tasks.matching import match_boxes
 from tasks.pictures import detect_files, draft_detector
 
 

@@ -11,11 +11,11 @@ from data_contracts.bundle import VerdictRule
 from data_contracts.dataset import Split
 from data_contracts.detections import Detections
 from tasks.evaluate import Measured, class_results, countable, measure
-from tasks.evaluation_intervals import class_intervals, split_intervals
-from tasks.evaluation_result import EvaluateConfig, EvaluationResult
+from tasks.evaluation.evaluation_intervals import class_intervals, split_intervals
+from tasks.evaluation.evaluation_result import EvaluateConfig, EvaluationResult
+from tasks.evaluation.operating_point import picture_counts
+from tasks.evaluation.picture_scores import score_pictures
 from tasks.ground_truth import GroundTruth
-from tasks.operating_point import picture_counts
-from tasks.picture_scores import score_pictures
 from training_fakes import boxes, truth
 
 NAMES = ("scratch", "pit", "stain", "dent")

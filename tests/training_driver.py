@@ -62,7 +62,7 @@ def main(folder: Path, url: str) -> dict[str, Any]:
     from data_contracts.dataset import Split
     from tasks import yolo
     from tasks.evaluate import evaluate
-    from tasks.evaluation_result import EvaluateConfig
+    from tasks.evaluation.evaluation_result import EvaluateConfig
     from tasks.export import ExportConfig, export
     from tasks.ground_truth import read_ground_truth
     from tasks.parity import ParityConfig, compare_with_weights

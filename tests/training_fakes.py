@@ -14,12 +14,12 @@ from data_contracts.base import sha256_of
 from data_contracts.dataset import DatasetPin, DatasetRef, Split
 from data_contracts.detections import Detections
 from data_contracts.errors import RegistryError
-from tasks.comparison import PairedComparison
-from tasks.evaluation_result import ClassResult, EvaluateConfig, EvaluationResult
-from tasks.gate_policy import GatePolicy
+from tasks.evaluation.comparison import PairedComparison
+from tasks.evaluation.evaluation_result import ClassResult, EvaluateConfig, EvaluationResult
+from tasks.gating.gate_policy import GatePolicy
+from tasks.gating.speed_result import BatchCost, Cost, SpeedResult
 from tasks.ground_truth import GroundTruth
 from tasks.parity import ParityResult
-from tasks.speed_result import BatchCost, Cost, SpeedResult
 from tasks.train import RunOrigin
 
 EVALUATE = EvaluateConfig(score_floor=0.001, max_detections=100, match_iou=0.5, rounds=200, confidence=0.95, seed=0)

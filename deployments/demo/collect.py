@@ -26,7 +26,7 @@ from deployments.environment import StackSettings
 from deployments.follow import RunEnd
 from serving.bundle import open_bundle
 from tasks.evaluate import RESULT_FILE
-from tasks.evaluation_result import ClassResult, EvaluationResult
+from tasks.evaluation.evaluation_result import ClassResult, EvaluationResult
 from tasks.gates import GATES_FILE, GateReport
 from tasks.registry import Registry
 from tasks.settings import SiteSettings

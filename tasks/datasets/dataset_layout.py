@@ -21,6 +21,8 @@ BACKGROUNDS_FILE = "backgrounds.txt"
 """Pictures without objects and without a label file: one path a line, relative to the dataset folder."""
 LABEL_TOOL_FILES = frozenset({"classes.txt", "notes.json", "Thumbs.db", "desktop.ini"})
 """Files that labelling tools and desktops leave beside pictures and labels; they mean nothing here."""
+MOST_FOLDERS = 6
+"""So many folders with pictures are told where a path leads nowhere."""
 TOOL_FOLDERS = frozenset({"__MACOSX", "@eaDir"})
 """Folders of archives and network disks that hold copies or thumbnails of what lies beside them."""
 
@@ -41,6 +43,8 @@ class DatasetLayout:
     yaml_name: str = "data.yaml"
     unused: Mapping[PurePosixPath, int] = field(default_factory=dict)
     """Folders that hold pictures which no split names, and how many."""
+    beside: Mapping[PurePosixPath, int] = field(default_factory=dict)
+    """Folders with label files beside their pictures, where they are not looked for, and how many."""
 
 
 def is_clutter(name: str) -> bool:
@@ -60,7 +64,7 @@ def read_layout(folder: Path) -> DatasetLayout:
     others = {*reader.others, *_beside_labels(folder, used)}
     return DatasetLayout(
         folder, described.class_names, splits, tuple(sorted(others)), tuple(reader.notes), backgrounds,
-        described.path.name, _unused(folder, used),
+        described.path.name, _unused(folder, used), reader.beside,
     )  # fmt: skip
 
 
@@ -101,13 +105,14 @@ def _unused(root: Path, used: Mapping[PurePosixPath, int]) -> dict[PurePosixPath
     for current, folders, files in os.walk(root):
         folders[:] = [name for name in folders if is_data_folder(name)]
         folder = PurePosixPath(current).relative_to(root.as_posix())
-        pictures = sum(_is_picture(name) and not is_clutter(name) for name in files)
+        pictures = sum(is_picture(name) and not is_clutter(name) for name in files)
         if pictures > used.get(folder, 0) and (folder in used or Path(current).resolve() not in behind_links):
             unused[folder] = pictures - used.get(folder, 0)
     return unused
 
 
-def _is_picture(name: str) -> bool:
+def is_picture(name: str) -> bool:
+    """Whether a file's name ends like that of a picture that we read."""
     return name[name.rfind(".") :].lower() in IMAGE_SUFFIXES
 
 
@@ -124,6 +129,7 @@ class _SplitReader:
         self.notes = list(described.notes)
         self.problems: list[Problem] = []
         self.others: list[PurePosixPath] = []
+        self.beside: dict[PurePosixPath, int] = {}
 
     def read(self, entries: object) -> tuple[PurePosixPath, ...]:
         """The pictures of one split, each once."""
@@ -148,11 +154,13 @@ class _SplitReader:
                     f"{self.yaml_path.name}: {entry!r} is not there; {'/'.join(parts)} beside it is used."
                 )
                 return place
-        self._problem(entry, "a folder or a list of pictures", f"nothing at {written}")
+        there = [str(folder) for folder in _unused(self.root, {})]
+        pictures = f"; pictures are in {', '.join(there[:MOST_FOLDERS])}" if there else ""
+        self._problem(entry, "a folder or a list of pictures", f"nothing at {written}{pictures}")
         return None
 
     def _problem(self, entry: str, expected: str, got: str) -> None:
-        action = "Write a path relative to the YAML file."
+        action = "Write the path of what is there, relative to the YAML file."
         self.problems.append(Problem(f"{self.yaml_path}, path {entry!r}", expected, got, action))
 
     def _listed(self, list_file: Path) -> list[str]:
@@ -183,19 +191,28 @@ class _SplitReader:
             visited.add(resolved)
             folders[:] = [name for name in folders if is_data_folder(name)]
             wanted = [name for name in files if not is_clutter(name)]
-            pictures = [name for name in wanted if _is_picture(name)]
+            pictures = [name for name in wanted if is_picture(name)]
             self._refuse_dead_links(current, pictures)
             prefix = self._relative(Path(current, "x"))[:-1]
             found += [prefix + name for name in pictures]
-            others = (name for name in wanted if not _is_picture(name) and not name.endswith(".txt"))
+            others = (name for name in wanted if not is_picture(name) and not name.endswith(".txt"))
             self.others += [PurePosixPath(prefix + name) for name in others]
+            self._count_beside(PurePosixPath(prefix), pictures, wanted)
         return found
+
+    def _count_beside(self, folder: PurePosixPath, pictures: Iterable[str], names: Iterable[str]) -> None:
+        """Count the label files that lie beside their pictures where labels are looked for elsewhere."""
+        texts = {name.removesuffix(".txt") for name in names if name.endswith(".txt")}
+        labels = texts.intersection(name.rpartition(".")[0] for name in pictures) if texts else texts
+        if labels and label_path_of(folder / "picture").parent != folder:
+            self.beside[folder] = len(labels)
 
     def _refuse_dead_links(self, folder: str, pictures: Iterable[str]) -> None:
         links = {entry.name for entry in os.scandir(folder) if entry.is_symlink()}
         for path in (Path(folder, name) for name in pictures if name in links):
             if not path.exists():
-                self.problems.append(Problem(str(path), "a file", f"a link to {path.readlink()}", "Restore the file."))
+                got = f"a link to {path.readlink()}, where no file is"
+                self.problems.append(Problem(str(path), "a picture", got, "Restore the file, or remove the link."))
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
@@ -206,11 +223,11 @@ def _endings(entry: str) -> list[tuple[str, ...]]:
 
     >>> _endings(r"D:\\parts\\train\\images")
     [('parts', 'train', 'images'), ('train', 'images')]
-    >>> _endings("../train/images")
-    [('train', 'images')]
+    >>> _endings("../train/images"), _endings(r"train\\images")
+    ([('train', 'images')], [('train', 'images')])
     """
     path = PureWindowsPath(entry)
     parts = tuple(part for part in path.parts if part != path.anchor and part != "..")
     if path.anchor:
         return [parts[start:] for start in range(max(0, len(parts) - 1))]
-    return [parts] if entry.startswith("..") and parts else []
+    return [parts] if parts and (entry.startswith("..") or "\\" in entry) else []

@@ -14,11 +14,12 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from data_contracts.dataset import ClassList, Split
+from data_contracts.dataset import ClassList, Split, is_class_name
 from data_contracts.errors import DatasetError, Problem
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 SPLIT_KEYS = {Split.TRAIN: ("train",), Split.VAL: ("val", "valid", "validation"), Split.TEST: ("test",)}
+_NULLS = frozenset({"~", "null", "Null", "NULL"})
 MOST_YAML_BYTES = 2**20
 """1 MiB: the list of a thousand classes takes a twentieth of it."""
 
@@ -36,7 +37,14 @@ class DatasetYaml:
 
 
 class _TextLoader(yaml.BaseLoader):
-    """Scalars as text; a key that stands twice in one mapping is refused, as the last one would win in silence."""
+    """Scalars as text, and a null without quotes as the empty text that it stands for.
+
+    A key that stands twice in one mapping is refused, as the last one would win in silence.
+    """
+
+    def construct_scalar(self, node: yaml.ScalarNode) -> str:
+        text = str(super().construct_scalar(node))
+        return "" if node.style is None and text in _NULLS else text
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -104,6 +112,8 @@ def _yaml_fault(error: Exception) -> tuple[str, str]:
     """
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         words = error.problem or "something else"
+        if "another document" in words:
+            words = "a second document, which begins with ---"
         if "'\\t'" in words:
             words = "a tab at the start of a line or a value, where YAML wants spaces"
         return words, f", line {error.problem_mark.line + 1}"
@@ -139,6 +149,8 @@ def _name_fault(names: tuple[str, ...]) -> str:
     for number, name in enumerate(names):
         if not name.strip():
             return f"no name for the id {number}"
+        if not is_class_name(name):
+            return f"{name!r} for the id {number}, with spaces at its ends or characters that do not show"
         if name in names[:number]:
             return f"{name!r} twice, for the ids {names.index(name)} and {number}"
     return "no name at all"

@@ -149,7 +149,10 @@ def _inside(shape: Shape, wh: tuple[float, float], tolerance: float, findings: F
     if not all(map(math.isfinite, shape.extent)):
         _add_box(shape, "box", "error", "finite numbers", findings)
         return None
-    if right <= left or bottom <= top:
+    if right < left or bottom < top:
+        _add_box(shape, "box_size", "error", "left before right, and top before bottom", findings)
+        return None
+    if right == left or bottom == top:
         _add_box(shape, "box_zero", "warning", "a width and a height over 0", findings)
         return None
     clipped = (max(left, 0.0), max(top, 0.0), min(right, wh[0]), min(bottom, wh[1]))
@@ -172,7 +175,7 @@ def _add_box(shape: Shape, rule: str, severity: Severity, expected: str, finding
 
 
 def _size(wh: tuple[float, float]) -> str:
-    return f"{wh[0]:g} x {wh[1]:g}"
+    return "0 to 1 each way" if wh == (1.0, 1.0) else f"{wh[0]:g} x {wh[1]:g}"
 
 
 def _words(shape: Shape) -> str:

@@ -17,6 +17,7 @@ from data_contracts.dataset import ClassList
 from data_contracts.errors import DatasetError, Problem
 from tasks.importers.native import Findings, NativeDataset, NativePicture, Place
 
+_NAMES = "distinct, non-empty class names of one line, without spaces at the ends"
 _LOOKS_LIKE = 0.6
 """From this ratio of equal letters on, a class name is offered as another's new name."""
 
@@ -41,7 +42,9 @@ def settle_classes(
 
     Raises DatasetError with a migration command where the source's classes are not those of the project.
     """
-    native = None if dataset.class_names is None else _checked(dataset.class_names, source)
+    native = dataset.class_names
+    if native is not None and not (native and wish.renames.keys() >= set(native)):
+        _checked([name for name in native if name not in wish.renames], source)
     used = sorted({shape.class_name for picture in dataset.pictures for shape in picture.shapes})
     _check_renames(wish.renames, {*(native or ()), *used}, source)
     renamed = replace(dataset, pictures=tuple(_rename(picture, wish.renames) for picture in dataset.pictures))
@@ -84,7 +87,7 @@ def _checked(names: Sequence[str], source: Path) -> tuple[str, ...]:
     except ValidationError:
         got = ", ".join(map(repr, names)) or "no name"
         action = "Name the classes in the source, or say them with --classes."
-        raise DatasetError(Problem(f"{source}: class list", "distinct, non-empty class names", got, action)) from None
+        raise DatasetError(Problem(f"{source}: class list", _NAMES, got, action)) from None
 
 
 def _check_renames(renames: Mapping[str, str], native: set[str], source: Path) -> None:

@@ -21,6 +21,7 @@ from tasks.importers.native import Findings, NativeDataset, NativePicture, Place
 from tasks.importers.source import SourceFolder, split_of
 
 _LISTS = ("images", "annotations")
+_DIGITS = 19
 _PHANTOM_ID = 0
 """Roboflow's category for the project as a whole; the others name it as their supercategory."""
 
@@ -37,7 +38,10 @@ def read(source: SourceFolder, _class_names: Sequence[str] | None, findings: Fin
             continue
         if isinstance(document, dict) and all(isinstance(document.get(name), list) for name in _LISTS):
             documents.append((file, document))
-    used = Counter(_key(_field(entry, "category_id")) for _, document in documents for entry in document["annotations"])
+        elif isinstance(document, dict) and "images" in document:
+            add_unreadable(findings, str(file), DocumentError("another shape"), "lists named images and annotations")
+    entries = [entry for _, document in documents for entry in document["annotations"]]
+    used = Counter(_number(_field(entry, "category_id")) for entry in entries)
     names_by_file = {file: _category_names(file, document, used, findings) for file, document in documents}
     for file, document in documents:
         pictures += _FileReader(source, file, document, names_by_file[file], findings).pictures()
@@ -53,15 +57,16 @@ def _category_names(
 ) -> dict[int, str]:
     """The classes of one file by category id, in id order, without the phantom. Raises DatasetError."""
     given = [
-        (_field(entry, "id"), _field(entry, "name"), _field(entry, "supercategory")) for entry in _categories(document)
+        (_number(_field(entry, "id")), _field(entry, "name"), _field(entry, "supercategory"))
+        for entry in _categories(document)
     ]
     wrong = [entry for entry in given if not (type(entry[0]) is int and isinstance(entry[1], str) and entry[1].strip())]
-    ids = Counter(_key(entry[0]) for entry in given)
-    wrong += [entry for entry in given if ids[_key(entry[0])] > 1 and entry not in wrong]
+    ids = Counter(entry[0] for entry in given)
+    wrong += [entry for entry in given if ids[entry[0]] > 1 and entry not in wrong]
     if wrong:
         got = ", ".join(f"id {number!r} name {name!r}" for number, name, _ in wrong[:5])
-        action = "Give every category an id of its own and a name."
-        raise DatasetError(Problem(f"{file}, categories", "distinct ids with names", got, action))
+        action = "Give every category a whole number of its own as id, and a name."
+        raise DatasetError(Problem(f"{file}, categories", "distinct whole numbers with names", got, action))
     names = {number: name for number, name, _ in sorted(given, key=lambda entry: int(entry[0]))}
     parents = [parent for number, _, parent in given if number != _PHANTOM_ID]
     if _PHANTOM_ID in names and names[_PHANTOM_ID] in parents and not used.get(_PHANTOM_ID):
@@ -126,7 +131,7 @@ class _FileReader:
             place = self._place("annotation", annotation, number)
             if not isinstance(annotation, dict):
                 self._error(place, "annotation", "an object", repr(annotation)[:80], "it was left out")
-            elif (image_id := _key(annotation.get("image_id"))) not in images:
+            elif (image_id := _number(annotation.get("image_id"))) not in images:
                 got = f"image_id {annotation.get('image_id')!r}, which no image has"
                 self._error(place, "image_id", "the id of an image of the file", got, "the box was left out")
             elif (shape := self._shape(annotation, place)) is not None:
@@ -153,7 +158,7 @@ class _FileReader:
                 if path is None
                 else NativePicture(path, (), place, stated_wh=stated_size(image.get("width"), image.get("height")))
             )
-            earlier = found.setdefault(_key(image["id"]), picture)
+            earlier = found.setdefault(_number(image["id"]), picture)
             if earlier is not picture and (earlier is None or picture is None or earlier.path != picture.path):
                 expected, got = "an id of its own for every image", f"{name} with the id of another image"
                 self._error(place, "image_id_twice", expected, got, "all annotations of the id went to the first image")
@@ -174,7 +179,7 @@ class _FileReader:
                 action="It was left out; draw its objects one by one if they shall be learnt.",
             )  # fmt: skip
             return None
-        category = annotation.get("category_id")
+        category = _number(annotation.get("category_id"))
         if type(category) is not int:
             self._error(place, "category_id", "a whole number", repr(category)[:80], "the box was left out")
             return None
@@ -188,8 +193,14 @@ class _FileReader:
             return None
 
 
-def _key(value: object) -> object:
-    """Image ids are compared as written; lists and the like, which cannot be ids, by their text."""
+def _number(value: object) -> Any:
+    """An id: a whole number that is written as text is that number; what can be no id is compared by its text.
+
+    >>> _number("7"), _number(7), _number("07"), _number([7])
+    (7, 7, '07', '[7]')
+    """
+    if isinstance(value, str) and value.isdecimal() and len(value) < _DIGITS and str(int(value)) == value:
+        return int(value)
     return value if isinstance(value, int | str) else repr(value)
 
 

@@ -54,10 +54,21 @@ def _images(source: SourceFolder, file: PurePosixPath, root: XmlNode, findings: 
         path = source.find_picture(image.attributes.get("name", ""), place, findings)
         if path is None:
             continue
+        _tell_tags(image, place, findings)
         found = (_shape(node, node.attributes.get("label", ""), str(file), findings) for node in image.children)
         shapes = tuple(shape for shape in found if shape is not None)
         split = split_word(image.attributes.get("subset", "")) or split_of(path) or split_of(file)
         yield NativePicture(path, shapes, place, split, _stated_wh(image))
+
+
+def _tell_tags(image: XmlNode, place: Place, findings: Findings) -> None:
+    """A tag says something about a picture that has no place in it: no box comes of it."""
+    tags = [tag.attributes.get("label", "") for tag in image.all("tag")]
+    if tags and not any(node.tag in _SHAPES for node in image.children):
+        findings.add(
+            place, "tag", "notice", expected="boxes of what the picture shows", got=f"only the tag {', '.join(tags)}",
+            action="The picture counts as showing nothing; draw boxes if it shows a defect.",
+        )  # fmt: skip
 
 
 def _stated_wh(image: XmlNode) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from data_contracts.dataset import label_path_of
 from data_contracts.errors import DatasetError, Problem
-from tasks.importers.documents import DocumentError, read_bytes
+from tasks.importers.documents import UTF_16, DocumentError, parse_text, read_bytes
 from tasks.importers.mask_files import pair_masks
 from tasks.importers.mask_pixels import looks_like_mask
 from tasks.importers.source import SourceFolder
@@ -88,7 +88,9 @@ def _mask(source: SourceFolder) -> PurePosixPath | None:
 
 
 def _content(source: SourceFolder, file: PurePosixPath) -> bytes:
+    """The bytes of a file, of UTF-16 text those of UTF-8; nothing where it cannot be read."""
     try:
-        return read_bytes(source.root / file)
+        data = read_bytes(source.root / file)
+        return parse_text(data).encode() if data.startswith(UTF_16) else data
     except DocumentError:
         return b""

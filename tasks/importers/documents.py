@@ -17,6 +17,7 @@ from tasks.importers.native import Findings, Place
 
 MAX_BYTES = 2**29
 MAX_DEPTH = 200
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class DocumentError(ValueError):
@@ -62,7 +63,7 @@ def read_bytes(path: Path) -> bytes:
 
 def parse_text(data: bytes) -> str:
     """Text in UTF-8, or in UTF-16 with its byte order mark. Raises DocumentError."""
-    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    encoding = "utf-16" if data.startswith(UTF_16) else "utf-8-sig"
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:

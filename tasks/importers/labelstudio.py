@@ -63,8 +63,21 @@ def _picture(
     if regions is None:
         return NativePicture(path, split=split_of(path))
     shapes = tuple(shape for region in regions for shape in _shapes(region, regions, place, findings))
+    _tell_choices(regions, place, findings)
     wh = next((wh for region in regions if (wh := _original_wh(region)) is not None), None)
     return NativePicture(path, shapes, place, split_of(path), wh, in_fractions=True)
+
+
+def _tell_choices(regions: Sequence[Region], place: Place, findings: Findings) -> None:
+    """A choice says something about a picture that has no place in it: no box comes of it."""
+    values = [region.get("value") for region in regions]
+    chosen = [value["choices"] for value in values if isinstance(value, dict) and "choices" in value]
+    if chosen and len(chosen) == len(regions):
+        findings.add(
+            place, "tag", "notice", expected="boxes of what the picture shows",
+            got=f"only the choice {chosen[0]!r:.80}",
+            action="The picture counts as showing nothing; draw boxes if it shows a defect.",
+        )  # fmt: skip
 
 
 def _picture_name(fields: Region) -> str | None:

@@ -9,7 +9,7 @@ closed and specks below 9 pixels dropped. An empty mask declares its picture to 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -122,6 +122,7 @@ class _MaskReader:
     by_value: bool
     findings: Findings
     specks: int = 0
+    empty: list[PurePosixPath] = field(default_factory=list)
 
     def read(self, picture: PurePosixPath, masks: Sequence[PurePosixPath]) -> NativePicture:
         """One picture with a shape for every connected part of its masks."""
@@ -130,7 +131,9 @@ class _MaskReader:
         for mask in masks:
             pixels = read_mask(read_bytes(self.source.root / mask))
             found = [Shape(name, extent, Place(str(mask))) for name, extent in self._parts(pixels, mask)]
-            if not found and foreground(pixels).any():
+            shows = foreground(pixels).any()
+            self.empty += [] if shows else [mask]
+            if not found and shows:
                 self.findings.add(
                     Place(str(mask)), "mask_specks", "warning", got="less",
                     expected=f"connected parts of {LEAST_PIXELS} pixels or more",
@@ -155,6 +158,12 @@ class _MaskReader:
 
     def tell(self) -> None:
         """The findings about all masks together."""
+        if self.empty:
+            self.findings.add(
+                Place(str(self.empty[0])), "mask_empty", "notice", expected="masks that show something",
+                got=f"masks without a marked pixel: {len(self.empty)}, this one first",
+                action="Their pictures count as showing nothing; check that nobody forgot to mark them.",
+            )  # fmt: skip
         if self.specks:
             self.findings.add(
                 Place("."), "specks", "notice", expected=f"connected parts of {LEAST_PIXELS} pixels or more",

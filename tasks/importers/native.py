@@ -70,9 +70,10 @@ class Findings:
     def add(self, place: Place, rule: str, severity: Severity, *, expected: str, got: str, action: str) -> None:
         """One finding; `rule` without its prefix."""
         got = f"{got} ({place.what})" if place.what else got
+        file = "the source" if place.file == "." else place.file
         self.found.append(
             Finding(
-                file=place.file, line=place.line, rule=f"import_{rule}", severity=severity,
+                file=file, line=place.line, rule=f"import_{rule}", severity=severity,
                 got=got, expected=expected, action=action,
             )
         )  # fmt: skip

@@ -118,6 +118,8 @@ def _shape(node: XmlNode, file: str, findings: Findings) -> Shape | None:
 
 def _extent(node: XmlNode) -> Extent:
     """The box of an object; its corners, a turned box (angle in radians) or an outline. Raises ValueError."""
+    if sum(1 for _ in node.all("bndbox")) > 1:
+        raise ValueError("several <bndbox>")
     if (box := node.first("bndbox")) is not None:
         left, top, right, bottom = (_number(box, corner) for corner in _CORNERS)
         return left, top, right, bottom

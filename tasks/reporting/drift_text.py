@@ -41,7 +41,7 @@ def _label_sentence(drift: Drift) -> list[str]:
     if not drift.labels:
         return []
     added, removed = (sum(getattr(change, what) for change in drift.labels) for what in ("added", "removed"))
-    return [f"Labels of {plural(len(drift.labels), 'picture')} changed: {added:,} boxes came, {removed:,} went."]
+    return [f"Labels of {plural(len(drift.labels), 'picture')} changed: boxes came: {added:,}, went: {removed:,}."]
 
 
 def _class_list_sentences(classes: Sequence[ClassChange]) -> Iterator[str]:
@@ -126,7 +126,7 @@ def drift_lists(drift: Drift) -> dict[str, list[str]]:
     """Titles and entries of what is listed by picture; nothing where nothing is."""
     lists = {
         LABELS_CHANGED: [
-            f"{change.path}: {change.old_boxes} -> {change.new_boxes} boxes, {change.added} came, {change.removed} went"
+            f"{change.path}: boxes {change.old_boxes} -> {change.new_boxes}, came {change.added}, went {change.removed}"
             for change in drift.labels
         ],
         PICTURES_ADDED: list(drift.added),

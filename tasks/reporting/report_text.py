@@ -20,9 +20,10 @@ def render_table(report: ValidationReport, shown_per_rule: int = 10, *, colour: 
     """
     paint = _paint if colour else _plain
     verdict, _, rest = report.summary().partition(":")
-    lines = [f"{paint(verdict, verdict)}:{rest}", ""]
-    lines += text_table(["split", *_count_names(report)], _count_rows(report))
-    lines += ["", *text_table(["class", *report.counts], _class_rows(report))]
+    lines = [f"{paint(verdict, verdict)}:{rest}"]
+    if report.counts:
+        lines += ["", *text_table(["split", *_count_names(report)], _count_rows(report))]
+        lines += ["", *text_table(["class", *report.counts], _class_rows(report))]
     grouped, totals = by_rule(report.findings), rule_totals(report)
     if grouped:
         rows = [[findings[0].severity, rule, str(totals[rule])] for rule, findings in grouped.items()]
@@ -63,8 +64,8 @@ def place_of(finding: Finding) -> str:
 
 
 def _finding_lines(findings: Sequence[Finding], shown: int, total: int) -> list[str]:
-    """What the rule expects and what to do, once where all findings agree; then each place with what is there."""
-    expected, action = ({getattr(finding, name) for finding in findings} for name in ("expected", "action"))
+    """What the rule expects and what to do, once where those shown agree; then each place with what is there."""
+    expected, action = ({getattr(finding, name) for finding in findings[:shown]} for name in ("expected", "action"))
     lines = [f"  Expected: {findings[0].expected}"] if len(expected) == 1 else []
     lines += [f"  What to do: {findings[0].action}"] if len(action) == 1 else []
     width = max(_width(place_of(finding)) for finding in findings[:shown])

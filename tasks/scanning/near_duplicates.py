@@ -2,8 +2,8 @@
 
 In three steps, on the thumbnails of the scan: pictures that lie close together on the set's principal components are
 candidates; a fit decides about each (`tasks.scanning.thumbnail_match`); of what belongs together, the closest pairs
-are kept that hold it together. Pictures of one product under one camera all look alike. Where that would join a large part of
-the set, only pairs that are much closer than usual stay. docs/decisions/0010 has the measurements.
+are kept that hold it together. Pictures of one product under one camera all look alike. Where that would join a large
+part of the set, only pairs that are much closer than usual stay. docs/decisions/0010 has the measurements.
 """
 
 from __future__ import annotations

@@ -120,13 +120,15 @@ def _look(pixels: Image) -> tuple[str, float, float, float, bytes]:
     """Perceptual hash, brightness, contrast, sharpness and thumbnail of the displayed 8-bit picture."""
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     brightness, contrast = cv2.meanStdDev(grey)
-    _, edges = cv2.meanStdDev(cv2.Laplacian(grey, cv2.CV_16S))
+    edges = cv2.Laplacian(grey, cv2.CV_16S)
+    # The variance from sums: OpenCV's standard deviation of 16-bit numbers takes five times as long.
+    sharpness = cv2.norm(edges, cv2.NORM_L2SQR) / edges.size - cv2.mean(edges)[0] ** 2
     thumbnail = cv2.resize(grey, (THUMBNAIL_SIDE, THUMBNAIL_SIDE), interpolation=cv2.INTER_AREA)
     return (
         perceptual_hash(thumbnail),
         round(float(brightness[0, 0]), 3),
         round(float(contrast[0, 0]), 3),
-        round(float(edges[0, 0]) ** 2, 3),
+        round(sharpness, 3),
         thumbnail.tobytes(),
     )
 

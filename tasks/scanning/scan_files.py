@@ -32,6 +32,8 @@ SETTLED_NS = 2 * 10**9
 
 _CHUNK = 16
 _NO_FILE = "-"
+_NO_PLAIN_FILE = "?"
+"""In the place of the file is a folder, a pipe, a dead link, or what may not be looked at: read again each time."""
 _facts_of = attrgetter(*FACTS)
 _LABEL_FACTS = ("label_stamp", "label_state", "boxes", "labels_key")
 
@@ -101,7 +103,7 @@ def update(known: Known, files: Files, reader: Reader, *, full: bool = False, pr
 
 
 def _stamps(root: Path, paths: Sequence[str]) -> list[str]:
-    """Size, time of change and inode of each file; "-" where there is none."""
+    """Size, time of change and inode of each file; "-" where there is none, "?" where it is no plain one."""
     return [_stamp(f"{root}/{path}") for path in paths]
 
 
@@ -109,8 +111,8 @@ def _stamp(path: str) -> str:
     try:
         facts = os.stat(path)  # noqa: PTH116 - 100,000 times
     except OSError:
-        return _NO_FILE
-    return f"{facts.st_size} {facts.st_mtime_ns} {facts.st_ino}" if stat.S_ISREG(facts.st_mode) else _NO_FILE
+        return _NO_PLAIN_FILE if os.path.lexists(path) else _NO_FILE
+    return f"{facts.st_size} {facts.st_mtime_ns} {facts.st_ino}" if stat.S_ISREG(facts.st_mode) else _NO_PLAIN_FILE
 
 
 def _trusted(stamp: str, settled_ns: int, facts: PictureFacts | None = None) -> str:
@@ -118,7 +120,8 @@ def _trusted(stamp: str, settled_ns: int, facts: PictureFacts | None = None) -> 
     if stamp == _NO_FILE and facts is None:
         return stamp
     is_unread = facts is not None and facts.expected == A_READABLE_FILE
-    return "" if is_unread or int(stamp.split()[1]) > settled_ns else stamp
+    is_settled = stamp not in (_NO_FILE, _NO_PLAIN_FILE) and int(stamp.split()[1]) <= settled_ns
+    return stamp if is_settled and not is_unread else ""
 
 
 def _positions(column: pd.Series[str], wanted: Sequence[str]) -> Positions:

@@ -109,12 +109,23 @@ def read_labels(path: Path, class_count: int) -> LabelFacts:
     """The facts of the label file at `path`; a file that cannot be read is one problem with line 0."""
     rows: list[LabelRow] | None
     try:
-        rows = _read_rows(path, class_count) if path.is_file() else None
+        rows = _read_rows(path, class_count) if path.is_file() else _no_rows(path)
     except OSError as error:
-        rows = [LabelProblem(0, "", "label_encoding", "a file that can be read", str(error.strerror).lower())]
+        rows = [_unreadable(str(error.strerror).lower())]
     boxes = [row for row in rows or [] if isinstance(row, LabelBox)]
     state = "missing" if rows is None else "labelled" if boxes else "empty"
     return LabelFacts(state, len(boxes), labels_key(boxes), tuple(line for row in rows or [] for line in _lines(row)))
+
+
+def _no_rows(path: Path) -> list[LabelRow] | None:
+    """None where nothing lies at `path`; a folder, a pipe or a dead link there is no missing label file."""
+    if path.is_symlink():
+        return [_unreadable(f"a link to {path.readlink()}, where no file is")]
+    return [_unreadable("a folder" if path.is_dir() else "no plain file")] if path.exists() else None
+
+
+def _unreadable(got: str) -> LabelProblem:
+    return LabelProblem(0, "", "label_unreadable", "a label file that can be read", got)
 
 
 def _read_rows(path: Path, class_count: int) -> list[LabelRow]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import unicodedata
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -20,7 +21,7 @@ OTHER_PICTURES = frozenset({
 _COLUMNS = (
     "file", "split_pictures", "split_boxes", "unlabelled_share", "split_overlap", "class_instances", "shifted_ids",
     "orphan_label", "label_ending", "other_picture", "unexpected_file", "unused_pictures", "unknown_background",
-    "path_note", "quarantined_share", "quarantined_words",
+    "labels_beside", "alike_names", "path_note", "quarantined_share", "quarantined_words",
 )  # fmt: skip
 
 Fact = dict[str, Any]
@@ -33,9 +34,10 @@ def dataset_table(scan: DatasetScan, quarantined: Collection[str] = ()) -> pd.Da
         *_split_facts(kept, yaml_name),
         *_overlaps(scan, yaml_name),
         *_class_facts(kept, yaml_name),
+        *_alike_names(scan, yaml_name),
         *_shifted_ids(scan, yaml_name),
         *_file_facts(scan),
-        *({"file": yaml_name, "path_note": note} for note in scan.layout.notes),
+        *({"file": yaml_name, "path_note": note.removeprefix(f"{yaml_name}: ")} for note in scan.layout.notes),
         *_quarantine_facts(scan, quarantined),
     ]
     table = pd.DataFrame(facts, columns=list(_COLUMNS))
@@ -63,6 +65,16 @@ def _overlaps(scan: DatasetScan, yaml_name: str) -> Iterator[Fact]:
         earlier |= {picture: split.value for picture in pictures if picture not in earlier}
 
 
+def _alike_names(scan: DatasetScan, yaml_name: str) -> Iterator[Fact]:
+    """Class names that differ in capitals or spaces only: two spellings of one class, as a rule."""
+    spelled: dict[str, list[str]] = {}
+    for number, name in enumerate(scan.layout.class_names):
+        spelled.setdefault(_alike(name), []).append(f"{name!r} (id {number})")
+    for names in spelled.values():
+        if len(names) > 1:
+            yield {"file": f"{yaml_name}, names", "alike_names": " and ".join(names)}
+
+
 def _class_facts(scan: DatasetScan, yaml_name: str) -> Iterator[Fact]:
     for name, per_split in count_boxes(scan).items():
         for split, count in per_split.items():
@@ -80,7 +92,8 @@ def _shifted_ids(scan: DatasetScan, yaml_name: str) -> Iterator[Fact]:
 
 
 def _file_facts(scan: DatasetScan) -> Iterator[Fact]:
-    yield from _one_each("orphan_label", scan.orphan_labels)
+    yield from _orphans(scan)
+    yield from ({"file": f"{folder}/", "labels_beside": count} for folder, count in sorted(scan.layout.beside.items()))
     for path in scan.layout.others:
         ending = path.suffix.lower()
         column = "label_ending" if ending == ".txt" else "other_picture" if ending in OTHER_PICTURES else ""
@@ -92,8 +105,25 @@ def _file_facts(scan: DatasetScan) -> Iterator[Fact]:
         yield {"file": BACKGROUNDS_FILE, "unknown_background": str(path)}
 
 
-def _one_each(column: str, paths: Iterable[PurePosixPath]) -> Iterator[Fact]:
-    return ({"file": str(path), column: str(path)} for path in paths)
+def _orphans(scan: DatasetScan) -> Iterator[Fact]:
+    """Label files without a picture; one that a picture without labels may have meant is told with it."""
+    if not scan.orphan_labels:
+        return
+    missing = scan.pictures[scan.pictures["label_state"] == "missing"]
+    wanted = dict(zip(map(_alike, missing["label_path"]), missing["path"], strict=True))
+    for path in scan.orphan_labels:
+        picture = wanted.get(_alike(str(path)))
+        meant = f"; {picture} is spelled otherwise (capitals, spaces or composed letters)" if picture else ""
+        yield {"file": str(path), "orphan_label": f"none of that name{meant}"}
+
+
+def _alike(text: str) -> str:
+    """Equal for texts that people take for the same: capitals, spaces and composed letters do not count.
+
+    >>> _alike("Pin Hole ") == _alike("pinhole"), _alike("u\\u0308") == _alike("\\u00fc")
+    (True, True)
+    """
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _quarantine_facts(scan: DatasetScan, quarantined: Collection[str]) -> Iterator[Fact]:

@@ -27,6 +27,7 @@ REFUSED = {
     "confidence over 1": (b"0 0.5 0.5 0.2 0.1 7", "label_columns"),
     "even number of polygon columns": (b"0 0.1 0.1 0.2 0.1 0.3 0.4 0.5", "label_columns"),
     "glued rows": (b"0 0.3 0.4 0.2 0.250 0.7 0.6 0.1 0.15", "label_columns"),
+    "glued rows of squares on the diagonal": (b"0 0.5 0.5 0.2 0.20 0.7 0.7 0.1 0.1", "label_columns"),
     "polygon outside": (b"0 0.1 0.1 1.2 0.1 0.3 0.4", "box_range"),
     "word with commas": (b"0, 0.5, 0.5, 0.2, 0.1", "label_numbers"),
     "UTF-16": ("0 0.5 0.5 0.2 0.1".encode("utf-16"), "label_encoding"),

@@ -107,6 +107,14 @@ def test_a_folder_of_another_format_is_told_in_its_own_paths(tmp_path, monkeypat
     assert not seen["target"].exists()
 
 
+def test_class_names_are_said_for_a_folder_that_has_none(tmp_path):
+    folder = write_mini_dataset(tmp_path / "d", counts={"train": 2}).folder
+    (folder / "data.yaml").unlink()
+    assert "--classes" in str(_run(folder).exception)
+    told = _run(folder, "--classes", "square,line", "--json")
+    assert list(json.loads(told.stdout)["class_boxes"]) == ["square", "line"]
+
+
 def test_exit_codes_of_the_program_itself(tmp_path):
     program = [sys.executable, "-m", "deployments.cli", "validate", str(tmp_path / "gone"), "--json"]
     environment = os.environ | {"PASSLINE_HOME": str(tmp_path / "home")}

@@ -52,7 +52,7 @@ thresholds: {lowest: 0.001, fallback: 0.001, highest: 0.8}
 parity: {score_floor: 0.001, score_margin: 0.0001, minimum_compared: 1}
 gates:
   {margin: 1.0, min_map50: 0.0, min_instances: 1, max_escape_rate: 1.0, max_overkill_rate: 1.0,
-   max_false_alarms_per_picture: 300.0}
+   max_false_alarms_per_picture: 300.0, max_slowdown: 10, max_memory_growth: 10, max_forgotten: 1.0}
 """
 
 

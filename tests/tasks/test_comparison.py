@@ -12,8 +12,8 @@ import pytest
 
 from data_contracts.detections import Detections
 from made_results import NAMES, made_detections, made_truth, measured
-from tasks.comparison import compare
 from tasks.evaluate import Measured
+from tasks.evaluation.comparison import compare
 from tasks.gates import Evidence, GateReport, decide
 from tasks.ground_truth import GroundTruth
 from training_fakes import gate_policy, parity, speed

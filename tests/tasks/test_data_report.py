@@ -364,6 +364,14 @@ def test_the_text_says_what_is_expected_once_unless_it_differs():
     start = lines.index("error: class_id (2)")
     assert lines[start + 1] == "    labels/train/a.txt:1  id 1 (expected 0 to 1)"
     assert lines[start + 4] == "        Remove it.\ufffd[2J"
+    lines = render_table(report_of(scan, same[0], other), shown_per_rule=1).splitlines()
+    assert "  Expected: 0 to 1" in lines
+
+
+def test_a_set_that_could_not_be_counted_has_no_tables():
+    text = render_table(ValidationReport(accepted=False, findings=(finding(),), counts={}, class_boxes={}))
+    assert "split" not in text
+    assert "error: class_id (1)" in text
 
 
 def test_colours_are_there_only_when_asked_for():

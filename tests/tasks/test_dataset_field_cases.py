@@ -10,11 +10,15 @@ import numpy as np
 import yaml
 
 from builders import Image, encode, write_mini_dataset
+from tasks.splits import SplitConfig
 from tasks.validate import ValidateConfig, scan_folder, validate_folder
 from tasks.validation.findings import ValidationReport
+from tasks.working_copy import split_and_copy
 
 PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
-CONFIG = ValidateConfig.model_validate(yaml.safe_load(PARAMS.read_text())["job"]["validation"])
+JOB = yaml.safe_load(PARAMS.read_text())["job"]
+CONFIG = ValidateConfig.model_validate(JOB["validation"])
+SPLITS = SplitConfig.model_validate(JOB["splits"])
 GROUPED = CONFIG.model_copy(update={"group_pattern": r"^(part\d+)_"})
 
 
@@ -69,6 +73,36 @@ def test_a04_of_three_dialects_only_the_one_with_commas_is_a_finding(tmp_path):
         ["labels/train/p1.txt", 1]
     ]
     assert scan.pictures["boxes"].tolist() == [1, 0, 1]
+
+
+def test_a03_only_the_place_of_the_yaml_file_counts(tmp_path, monkeypatch):
+    folder = write_mini_dataset(tmp_path / "d", counts={"train": 3}).folder
+    (folder / "data.yaml").write_text("path: .\ntrain: images/train\nnames: [square, line]\n")
+    decoy = write_mini_dataset(tmp_path / "decoy", counts={"train": 5}).folder
+    before, seen = (folder / "data.yaml").read_bytes(), []
+    for place in (Path("/"), decoy):
+        monkeypatch.chdir(place)
+        seen.append(scan_folder(folder, CONFIG, None).pictures["sha256"].tolist())
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 3
+    assert (folder / "data.yaml").read_bytes() == before
+
+
+def test_a05_cut_and_longer_jpegs_are_reported_and_stay_as_they_are(tmp_path):
+    folder = write_mini_dataset(tmp_path / "d", counts={"train": 5}).folder
+    for number in range(5):
+        (folder / f"images/train/p{number}.png").unlink()
+        data = encode(_part(number), "jpeg") + (bytes(16) if number == 1 else b"")
+        (folder / f"images/train/p{number}.jpg").write_bytes(data[:-2] if number == 0 else data)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    report = validate_folder(folder, CONFIG)
+    told = {one.rule: one.file for one in report.findings if one.file.endswith("jpg")}
+    assert told == {"picture_undecodable": "images/train/p0.jpg", "jpeg_end": "images/train/p1.jpg"}
+    assert report.quarantined == ("images/train/p0.jpg",)
+    split_and_copy(folder, SPLITS, tmp_path / "copy", report.quarantined)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    (copied,) = [path for path in (tmp_path / "copy").rglob("p1.*") if path.suffix != ".txt"]
+    assert (copied.is_symlink(), copied.stat().st_nlink) == (False, 1)
 
 
 def _part(seed: int) -> Image:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -30,6 +30,7 @@ ACCEPTED = {
     "path beside the file": ("train", "val: val\npath: d", "d/train/1.png", "d/val/2.png"),
     "images below splits": ("train/images", "val: val/images", "train/images/1.png", "val/images/2.png"),
     "one folder too high": ("../train/images", "val: ../v/images", "train/images/1.png", "v/images/2.png"),
+    "Windows path inside": ("train\\images", "val: v/images", "train/images/1.png", "v/images/2.png"),
     "Windows path": ("D:\\my set\\train\\images", "val: v/images", "train/images/1.png", "v/images/2.png"),
     "another machine": ("/home/x/train/images", "val: v/images", "train/images/1.png", "v/images/2.png"),
 }
@@ -58,7 +59,7 @@ REFUSED = {
     "nc disagrees": ("train: images\nnc: 3\nnames: [a]", "field nc"),
     "no train": ("val: images\nnames: [a]", "field train"),
     "val and valid": ("train: images\nval: images\nvalid: images\nnames: [a]", "val, valid"),
-    "missing folder": ("train: pictures\nnames: [a]", "'pictures'"),
+    "missing folder": ("train: pictures\nnames: [a]", "'pictures'.*pictures are in images"),
     "outside the folder": ("train: ../outside\nnames: [a]", "outside of it"),
     "path outside": ("path: ../outside\ntrain: images\nnames: [a]", "field path"),
     "list of missing pictures": ("train: list.txt\nnames: [a]", "1 of 2 missing"),
@@ -72,6 +73,10 @@ REFUSED = {
     "names in a file": ("train: images\nnames: obj.names", "'obj.names'.*names themselves"),
     "a number of names": ("train: images\nnames: 3", "the text '3'"),
     "names as mappings": ("train: images\nnames: [{id: 0, name: a}]", "list of class names"),
+    "a null for a name": ("train: images\nnames: [a, ~]", "no name for the id 1"),
+    "a space behind a name": ("train: images\nnames: [a, 'a ']", "'a ' for the id 1, with spaces"),
+    "a name of two lines": ('train: images\nnames: ["a\\nb"]', "characters that do not show"),
+    "two documents": ("train: images\nnames: [a]\n---\nb: c", "line 3.*second document"),
     "an empty name": ("train: images\nnames: [a, '', b]", "no name for the id 1"),
     "the same name twice, by id": ("train: images\nnames: {0: a, 1: b, 2: a}", "'a' twice, for the ids 0 and 2"),
     "no name at all": ("train: images\nnames: []", "no name at all"),
@@ -179,6 +184,13 @@ def test_labels_beside_pictures_are_no_other_files(tmp_path):
     for name in ("1.txt", "2.TXT"):
         (folder / "train" / name).touch()
     assert [str(path) for path in read_layout(folder).others] == ["train/2.TXT"]
+
+
+def test_labels_beside_pictures_that_are_looked_for_elsewhere_are_counted(tmp_path):
+    folder = _dataset(tmp_path, "train: images/train\nnames: [a]", "images/train/1.png", "images/train/2.png")
+    for name in ("1.txt", "notes.txt"):
+        (folder / "images/train" / name).write_text("0 .5 .5 .1 .1")
+    assert read_layout(folder).beside == {PurePosixPath("images/train"): 1}
 
 
 def test_a_list_may_be_relative_to_the_dataset(tmp_path):

@@ -13,11 +13,11 @@ from data_contracts.detections import Verdict
 from data_contracts.errors import DatasetError
 from made_results import NAMES, made_detections, made_truth, measured
 from serving.bundle import open_bundle
-from tasks.average_precision import average_precisions
 from tasks.evaluate import PICTURES_FILE, class_results, evaluate, hash_pictures, measure, write_result
-from tasks.evaluation_result import ClassIntervals, EvaluationResult, flat_metrics
-from tasks.operating_point import picture_counts
-from tasks.picture_scores import SCORES_FILE, load_scores
+from tasks.evaluation.average_precision import average_precisions
+from tasks.evaluation.evaluation_result import ClassIntervals, EvaluationResult, flat_metrics
+from tasks.evaluation.operating_point import picture_counts
+from tasks.evaluation.picture_scores import SCORES_FILE, load_scores
 from training_fakes import EVALUATE, boxes, patch_picture, truth
 
 TRUE_BOX = (10, 10, 30, 30)

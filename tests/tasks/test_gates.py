@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tasks.champion_checks import Shown, pictures_needed
 from tasks.gates import Evidence, GateReport, decide
-from tasks.golden_slices import GoldenSlice
-from tasks.speed_result import SpeedResult
+from tasks.gating.champion_checks import Shown, pictures_needed
+from tasks.gating.golden_slices import GoldenSlice
+from tasks.gating.speed_result import SpeedResult
 from training_fakes import class_result, comparison, evaluation, gate_policy, parity, speed
 
 CHAMPION = evaluation(digest="d" * 64)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.matching import match_boxes, pairwise_iou
+from tasks.evaluation.matching import match_boxes, pairwise_iou
 from training_fakes import Row, boxes
 
 TWO_TRUE = np.array([[0, 0, 10, 10], [20, 0, 30, 10]], np.float32)

@@ -10,9 +10,16 @@ import pytest
 from data_contracts.detections import Detections
 from data_contracts.errors import DatasetError
 from made_results import made_pictures
-from tasks.average_precision import average_precisions
-from tasks.bootstrap import class_precisions, draw_weights, drawn_ratio, interval, mean_of_known, with_measured
-from tasks.picture_scores import FIELDS, OVERLAPS, coco_hits, load_scores, save_scores, score_pictures
+from tasks.evaluation.average_precision import average_precisions
+from tasks.evaluation.bootstrap import (
+    class_precisions,
+    draw_weights,
+    drawn_ratio,
+    interval,
+    mean_of_known,
+    with_measured,
+)
+from tasks.evaluation.picture_scores import FIELDS, OVERLAPS, coco_hits, load_scores, save_scores, score_pictures
 from training_fakes import boxes, truth
 
 EVERY_OVERLAP = tuple(range(len(OVERLAPS)))

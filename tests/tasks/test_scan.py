@@ -185,6 +185,46 @@ def test_orphan_labels_are_found_and_clutter_is_not(tmp_path):
     assert scan_dataset(folder, LIMITS).orphan_labels == (PurePosixPath("labels/train/lost.txt"),)
 
 
+def test_a_label_of_a_picture_that_no_split_names_is_no_orphan(tmp_path):
+    folder = write_mini_dataset(tmp_path / "d").folder
+    (folder / "train.txt").write_text("images/train/p0.png\nimages/train/p1.png\n")
+    data = (folder / "data.yaml").read_text()
+    (folder / "data.yaml").write_text(data.replace("images/train", "train.txt"))
+    (folder / "labels/train/lost.txt").touch()
+    assert scan_dataset(folder, LIMITS).orphan_labels == (PurePosixPath("labels/train/lost.txt"),)
+
+
+NO_FILES = {
+    "pipe": (pipe, "no plain file"),
+    "folder": (Path.mkdir, "a folder"),
+    "dead link": (lambda path: path.symlink_to("gone"), "a link to gone, where no file is"),
+    "link to itself": (link_to_itself, "a link to "),
+}
+
+
+@pytest.mark.parametrize(("make", "words"), NO_FILES.values(), ids=NO_FILES)
+def test_what_lies_in_the_place_of_a_label_file_is_no_missing_label(make, words, tmp_path):
+    folder = write_mini_dataset(tmp_path / "d").folder
+    label = folder / "labels/train/p0.txt"
+    label.unlink()
+    assert _state(folder, tmp_path) == ("missing", None)
+    make(label)
+    for _ in range(2):
+        state, got = _state(folder, tmp_path)
+        assert state == "empty"
+        assert words in str(got)
+    label.rmdir() if label.is_dir() else label.unlink()
+    assert _state(folder, tmp_path) == ("missing", None)
+
+
+def _state(folder: Path, home: Path) -> tuple[str, object]:
+    """Label state of the first picture, and what its label file has instead of rows, by a scan with kept tables."""
+    scan = scan_dataset(folder, LIMITS, cache=home / "scans")
+    rows = scan.labels[scan.labels["file"] == "labels/train/p0.txt"]
+    state = scan.pictures.set_index("path").loc["images/train/p0.png", "label_state"]
+    return state, next(iter(rows.loc[rows["rule"] == "label_unreadable", "got"]), None)
+
+
 def test_jpeg_ends():
     assert [jpeg_end(data) for data in (JPEG, JPEG + b"\0", JPEG[:-2], encode(plate()))] == [
         "ok",

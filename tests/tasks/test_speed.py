@@ -8,9 +8,9 @@ import pytest
 
 from builders import first_bundle, second_bundle
 from data_contracts.errors import EngineError
-from tasks.speed import ask_process, measure_costs, measure_speed
-from tasks.speed_process import peak_mib
-from tasks.speed_result import SpeedAnswer, SpeedRequest
+from tasks.gating.speed import ask_process, measure_costs, measure_speed
+from tasks.gating.speed_process import peak_mib
+from tasks.gating.speed_result import SpeedAnswer, SpeedRequest
 from training_fakes import gate_policy
 
 

@@ -205,6 +205,42 @@ def test_a_clean_set_gives_no_finding_and_counts(tmp_path):
     assert json.loads(report.to_json())["accepted"] is True
 
 
+def test_a_label_whose_name_only_looks_like_its_picture_s_is_told_with_the_picture(tmp_path):
+    folder = _mini(tmp_path)
+    (folder / "images/train/p0.png").rename(folder / "images/train/pr\u00fcf.png")
+    (folder / "labels/train/p0.txt").rename(folder / "labels/train/pru\u0308f.txt")
+    (folder / "images/train/p1.png").rename(folder / "images/train/P1.png")
+    got = {one.file: one.got for one in validate_folder(folder, CONFIG).findings if one.rule == "label_orphan"}
+    assert list(got) == ["labels/train/p1.txt", "labels/train/pru\u0308f.txt"]
+    assert "images/train/P1.png is spelled otherwise" in got["labels/train/p1.txt"]
+    assert "images/train/pr\u00fcf.png is spelled otherwise" in got["labels/train/pru\u0308f.txt"]
+
+
+def test_labels_beside_their_pictures_are_told_by_folder(tmp_path):
+    folder = _mini(tmp_path)
+    for label in (folder / "labels/train").iterdir():
+        label.rename(folder / "images/train" / label.name)
+    (finding,) = [one for one in validate_folder(folder, CONFIG).findings if one.rule == "labels_beside"]
+    assert (finding.file, finding.severity) == ("images/train/", "warning")
+    assert finding.got == "label files beside their pictures: 8"
+
+
+def test_class_names_that_look_alike_are_told():
+    report = judge_scan(scan_of(Made("images/train/1.png", [BOX]), class_names=("pin hole", "rust", "Pinhole")), CONFIG)
+    (finding,) = [one for one in report.findings if one.rule == "class_names_alike"]
+    assert (finding.severity, finding.got) == ("warning", "'pin hole' (id 0) and 'Pinhole' (id 2)")
+
+
+def test_a_dead_link_for_a_label_is_no_background(tmp_path):
+    folder = _mini(tmp_path)
+    (folder / "labels/train/p0.txt").unlink()
+    (folder / "labels/train/p0.txt").symlink_to("gone.txt")
+    report = validate_folder(folder, CONFIG)
+    assert not report.accepted
+    (finding,) = [one for one in report.findings if one.severity == "error"]
+    assert (finding.file, finding.rule) == ("labels/train/p0.txt", "label_unreadable")
+
+
 def test_lost_labels_and_lost_pictures_are_refused(tmp_path):
     folder = _mini(tmp_path)
     shutil.rmtree(folder / "labels")

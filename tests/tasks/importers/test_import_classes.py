@@ -8,7 +8,7 @@ import yaml
 
 from builders import encode, plate
 from data_contracts.errors import DatasetError
-from native_formats import Annotated, boxes_of, bring_in, export_coco, export_voc, rules_of
+from native_formats import Annotated, boxes_of, bring_in, export_coco, export_voc, put, rules_of
 from tasks.importers.classes import require_kept_classes
 
 WH = (100, 80)
@@ -96,6 +96,16 @@ def test_a_name_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     export_voc(tmp_path / "d", pictures("scale"), [])
     with pytest.raises(DatasetError, match="scale would be new"):
         bring_in(tmp_path / "d", "voc", class_names=NAMES)
+
+
+def test_a_name_that_cannot_be_one_is_refused_until_it_is_mapped(tmp_path: Path) -> None:
+    categories = [{"id": 0, "name": "dent "}]
+    boxes = [{"id": 1, "image_id": 1, "category_id": 0, "bbox": [10, 20, 20, 20]}]
+    coco = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": boxes, "categories": categories}
+    folder = put(tmp_path / "d", {"x.json": coco, "a.png": encode(plate((100, 80)))})
+    with pytest.raises(DatasetError, match=r"without spaces at the ends, got 'dent '"):
+        bring_in(folder, "coco")
+    assert bring_in(folder, "coco", renames={"dent ": "dent"}).class_names == ("dent",)
 
 
 def test_a_rename_of_nothing_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from builders import encode, plate
 from data_contracts.errors import DatasetError
 from native_formats import boxes_of, bring_in, put, rules_of
+from tasks.importers import detect_format
 
 WH = (100, 80)
 PICTURE = encode(plate(WH))
@@ -47,9 +49,11 @@ CASES = {
     "unknown category": (
         document(annotation(), annotation(category_id=9), images=TWO), {"a.png": [BOX], "b.png": []},
         ["import_class_id"]),
-    "category as text": (
-        document(annotation(), annotation(category_id="1"), images=TWO), {"a.png": [BOX], "b.png": []},
+    "category with words as id": (
+        document(annotation(), annotation(category_id="one"), images=TWO), {"a.png": [BOX], "b.png": []},
         ["import_category_id"]),
+    "numbers as text": (
+        document(annotation(image_id="1", category_id="1")), {"a.png": [BOX], "b.png": None}, ["import_unlisted"]),
     "negative size": (
         document(annotation(), annotation(bbox=[5, 5, -2, 3]), images=TWO), {"a.png": [BOX], "b.png": []},
         ["import_box"]),
@@ -128,6 +132,8 @@ def test_classes_follow_the_category_ids(case, tmp_path: Path) -> None:
 
 
 REFUSED = {
+    "images are no list": ([{"images": {}, "annotations": [], "categories": []}], "lists named images"),
+    "no annotations": ([{"images": [], "categories": []}], "lists named images"),
     "id twice": ([document(annotation(), categories=[{"id": 1, "name": "a"}, {"id": 1, "name": "b"}])], "of its own"),
     "no name": ([document(annotation(), categories=[{"id": 1}])], "a name"),
     "splits contradict": (
@@ -143,6 +149,13 @@ def test_what_cannot_be_imported_at_all(case, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=words):
         bring_in(put(tmp_path / "d", {**files, "a.png": PICTURE}), "coco")
     assert list(tmp_path.iterdir()) == [tmp_path / "d"]
+
+
+def test_a_file_in_utf_16_is_found_and_read(tmp_path: Path) -> None:
+    text = json.dumps(document(annotation())).encode("utf-16")
+    folder = put(tmp_path / "d", {"x.json": text, "a.png": PICTURE})
+    assert detect_format(folder) == "coco"
+    assert boxes_of(bring_in(folder, "coco"), WH) == {"a.png": [BOX]}
 
 
 def test_splits_and_equal_names_in_different_folders(tmp_path: Path) -> None:

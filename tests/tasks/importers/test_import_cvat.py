@@ -32,6 +32,17 @@ SHAPES = {
 }  # fmt: skip
 
 
+TAGS = {"a tag only": ("", ["import_tag"]), "beside a box": (f'<box label="dent" {EDGES}/>', [])}
+
+
+@pytest.mark.parametrize(("beside", "told"), TAGS.values(), ids=TAGS)
+def test_a_tag_without_a_box_is_told(beside, told, tmp_path: Path) -> None:
+    image = f'<image id="0" name="a.png" width="100" height="80"><tag label="dent"/>{beside}</image>'
+    xml = cvat_xml(["dent", "hole"], image)
+    imported = bring_in(put(tmp_path / "d", {"images/a.png": PICTURE, "annotations.xml": xml}), "cvat")
+    assert [finding.rule for finding in imported.findings if finding.rule == "import_tag"] == told
+
+
 @pytest.mark.parametrize("case", SHAPES.values(), ids=SHAPES)
 def test_what_shapes_become(case, tmp_path: Path) -> None:
     given, boxes, rules = case

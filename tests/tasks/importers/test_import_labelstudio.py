@@ -95,6 +95,8 @@ TASKS = {
         task(annotations=[{**OTHER, "id": 9}, {"id": 10, "result": [REGION]}]), [BOX], ["import_annotations"]),
     "store": (task(REGION, image="s3://bucket/b/a.png"), [BOX], []),
     "nothing found": (task(), [], []),
+    "drawn to the left": (
+        task({**REGION, "value": {**REGION["value"], "width": -5}}), [], ["import_box_size"]),  # type: ignore[dict-item]
     "not annotated": (task(annotations=[]), None, ["import_unlisted"]),
     "cancelled": (task(annotations=[{"id": 1, "was_cancelled": True, "result": [REGION]}]), None, []),
     "cancelled once": (
@@ -133,3 +135,11 @@ def test_brush_masks_that_are_none(case) -> None:
     data, wh, words = case
     with pytest.raises(ValueError, match=words):
         brush_extent(data, wh)
+
+
+@pytest.mark.parametrize(("regions", "told"), [([], ["import_tag"]), ([REGION], [])], ids=["alone", "beside a box"])
+def test_a_choice_without_a_box_is_told(regions, told, tmp_path: Path) -> None:
+    choice = {"type": "choices", "value": {"choices": ["scrap"]}}
+    files = {"x.json": [task(*regions, choice), task(REGION, image="b.png")], "a.png": PICTURE, "b.png": PICTURE}
+    imported = bring_in(put(tmp_path / "d", files), "labelstudio")
+    assert [finding.rule for finding in imported.findings if finding.rule == "import_tag"] == told

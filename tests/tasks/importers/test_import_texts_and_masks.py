@@ -100,6 +100,14 @@ def test_what_masks_become(case, tmp_path: Path) -> None:
     assert rules_of(imported) == rules
 
 
+def test_masks_without_a_marked_pixel_are_told_once(tmp_path: Path) -> None:
+    files = {f"dent/{name}.jpg": JPEG for name in "abc"} | {"dent/a.png": mask((10, 20, 30, 40, 255))}
+    imported = bring_in(put(tmp_path / "d", {**files, "dent/b.png": mask(), "dent/c.png": mask()}), "masks")
+    (finding,) = [finding for finding in imported.findings if finding.rule == "import_mask_empty"]
+    assert (finding.file, finding.severity) == ("dent/b.png", "notice")
+    assert finding.got == "masks without a marked pixel: 2, this one first"
+
+
 def test_palettes_hold_class_ids_and_255_is_no_class(tmp_path: Path) -> None:
     files = {"images/a.png": PICTURE, "SegmentationClass/a.png": palette_mask(tmp_path)}
     imported = bring_in(put(tmp_path / "d", files), "masks")
@@ -118,6 +126,7 @@ ROWS = {
     "commas": ("10,20,30,40,1\r\n", [("open", BOX[1])], []),
     "both, a mark and blank lines": ("\ufeff\n10, 20, 30, 40, 6\n\n", [("pin-hole", BOX[1])], []),
     "empty": ("", [], []),
+    "corners swapped": ("30 40 10 20 1", [], ["import_box_size"]),
     "type 0": ("10 20 30 40 0", [], ["import_class_id"]),
     "type 7": ("10 20 30 40 7", [], ["import_class_id"]),
     "half a type": ("10 20 30 40 1.5", [], ["import_row"]),
@@ -137,7 +146,7 @@ def test_rows_of_deeppcb(case, tmp_path: Path) -> None:
     imported = bring_in(put(tmp_path / "d", files), "deeppcb")
     assert boxes_of(imported, WH) == {"1_test.png": boxes}
     assert rules_of(imported) == rules
-    assert imported.counts["test"] == 1
+    assert imported.counts["train"] == 1
 
 
 def test_a_list_that_names_what_is_not_there(tmp_path: Path) -> None:

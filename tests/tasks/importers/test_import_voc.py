@@ -46,6 +46,9 @@ CASES = {
     "corners swapped": (
         {"a.png": PICTURE, "a.xml": voc_xml("a", WH, [("dent", (30, 40, 10, 20))])}, {"a.png": [BOX]},
         ["import_corners_swapped"]),
+    "two boxes in one object": (
+        {"a.png": PICTURE, "a.xml": voc_xml("a", WH, [BOX, BOX]).replace("</bndbox>", "</bndbox><bndbox/>", 1)},
+        {"a.png": [BOX]}, ["import_box"]),
     "no number": (
         {"a.png": PICTURE, "a.xml": voc_xml("a", WH, [BOX, BOX]).replace("<xmax>30</xmax>", "<xmax/>", 1)},
         {"a.png": [BOX]}, ["import_box"]),

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from data_contracts.errors import EngineError
 from serving.bundle import open_bundle
-from tasks.gate_policy import GatePolicy
+from tasks.gating.gate_policy import GatePolicy
+from tasks.gating.speed_result import BatchCost, Cost, SpeedAnswer, SpeedRequest, SpeedResult
 from tasks.run_log import current_logger
-from tasks.speed_result import BatchCost, Cost, SpeedAnswer, SpeedRequest, SpeedResult
 
-MODULE = "tasks.speed_process"
+MODULE = "tasks.gating.speed_process"
 LIMIT_S = 300.0
 Ask = Callable[[SpeedRequest], SpeedAnswer]
 

@@ -13,8 +13,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from tasks.evaluation_result import Interval
-from tasks.picture_scores import PictureScores
+from tasks.evaluation.evaluation_result import Interval
+from tasks.evaluation.picture_scores import PictureScores
 
 RECALLS = np.linspace(0.0, 1.0, 101)
 """The recalls of COCO. Its 0.7 is 0.7000000000000001: computed values decide, not written ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from data_contracts.detections import Verdict
-from tasks.bootstrap import (
+from tasks.evaluation.bootstrap import (
     Weights,
     class_precisions,
     draw_weights,
@@ -14,9 +14,9 @@ from tasks.bootstrap import (
     mean_of_known,
     with_measured,
 )
-from tasks.evaluation_result import ClassIntervals, EvaluateConfig, Interval, SplitIntervals
-from tasks.operating_point import OperatingPoint
-from tasks.picture_scores import OVERLAPS, PictureScores
+from tasks.evaluation.evaluation_result import ClassIntervals, EvaluateConfig, Interval, SplitIntervals
+from tasks.evaluation.operating_point import OperatingPoint
+from tasks.evaluation.picture_scores import OVERLAPS, PictureScores
 
 
 def _drawings(scores: PictureScores, config: EvaluateConfig) -> Weights:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tasks.comparison import PairedComparison, are_paired
-from tasks.evaluation_result import EvaluationResult
-from tasks.gate_checks import GateCheck, yes_or_no
-from tasks.gate_policy import GatePolicy
-from tasks.golden_slices import forgetting_checks
+from tasks.evaluation.comparison import PairedComparison, are_paired
+from tasks.evaluation.evaluation_result import EvaluationResult
+from tasks.gating.gate_checks import GateCheck, yes_or_no
+from tasks.gating.gate_policy import GatePolicy
+from tasks.gating.golden_slices import forgetting_checks
 
 
 def champion_checks(

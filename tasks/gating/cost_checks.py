@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tasks.evaluation_result import EvaluationResult
-from tasks.gate_checks import GateCheck, at_most, is_number, yes_or_no
-from tasks.gate_policy import GatePolicy
-from tasks.speed_result import SpeedResult
+from tasks.evaluation.evaluation_result import EvaluationResult
+from tasks.gating.gate_checks import GateCheck, at_most, is_number, yes_or_no
+from tasks.gating.gate_policy import GatePolicy
+from tasks.gating.speed_result import SpeedResult
 
 
 def quotient(value: float | None, base: float | None) -> float | None:

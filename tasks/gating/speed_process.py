@@ -1,4 +1,4 @@
-"""The measuring process: calls bundles in turns, tells times and its own peak memory, and ends. See `tasks.speed`."""
+"""The measuring process: calls bundles in turns, tells times and its own peak memory. See `tasks.gating.speed`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from serving.bundle import open_bundle
 from serving.detector import Detector
+from tasks.gating.speed_result import SpeedAnswer, SpeedRequest
 from tasks.pictures import bundle_detector
-from tasks.speed_result import SpeedAnswer, SpeedRequest
 
 PROCESS_FACTS = Path("/proc/self/status")
 WARM_UP = 2

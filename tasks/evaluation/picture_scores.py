@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from data_contracts.detections import Detections
 from data_contracts.errors import DatasetError, Problem
+from tasks.evaluation.matching import pairwise_iou
 from tasks.ground_truth import GroundTruth
-from tasks.matching import pairwise_iou
 
 SCORES_FILE = "evaluation-scores.npz"
 OVERLAPS = np.linspace(0.5, 0.95, 10)

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from pydantic import Field
 
 from data_contracts.base import Contract
-from tasks.gate_checks import GateCheck, at_most, yes_or_no
-from tasks.gate_policy import GatePolicy
-from tasks.picture_scores import PictureScores
+from tasks.evaluation.picture_scores import PictureScores
+from tasks.gating.gate_checks import GateCheck, at_most, yes_or_no
+from tasks.gating.gate_policy import GatePolicy
 
 
 class GoldenSlice(Contract):

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 
 from data_contracts.base import Contract
-from tasks.evaluation_result import ClassResult, EvaluationResult
-from tasks.gate_policy import GatePolicy
+from tasks.evaluation.evaluation_result import ClassResult, EvaluationResult
+from tasks.gating.gate_policy import GatePolicy
 from tasks.parity import ParityResult
 
 

@@ -15,7 +15,7 @@ from prefect import task
 from pydantic import Field
 
 from data_contracts.base import Contract, Sha256
-from tasks.bootstrap import (
+from tasks.evaluation.bootstrap import (
     LEAST_SHARE,
     Numbers,
     Weights,
@@ -24,10 +24,10 @@ from tasks.bootstrap import (
     mean_of_known,
     with_measured,
 )
-from tasks.evaluation_result import EvaluationResult
-from tasks.gate_policy import GatePolicy
-from tasks.golden_slices import GoldenSlice, golden_slices
-from tasks.picture_scores import OVERLAPS, SCORES_FILE, PictureScores, load_scores
+from tasks.evaluation.evaluation_result import EvaluationResult
+from tasks.evaluation.picture_scores import OVERLAPS, SCORES_FILE, PictureScores, load_scores
+from tasks.gating.gate_policy import GatePolicy
+from tasks.gating.golden_slices import GoldenSlice, golden_slices
 
 Compared = Literal["map50", "map50_95"]
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from data_contracts.bundle import VerdictRule
 from data_contracts.detections import Detections, Verdict
 from serving.verdict import judge
-from tasks.evaluation_result import PictureOutcome
+from tasks.evaluation.evaluation_result import PictureOutcome
+from tasks.evaluation.matching import match_boxes
 from tasks.ground_truth import GroundTruth
-from tasks.matching import match_boxes
 
 UNKNOWN_CLASS = -1
 Counts = npt.NDArray[np.int64]

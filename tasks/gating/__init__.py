@@ -1,0 +1,1 @@
+"""What `tasks.gates` is made of: the policy and its checks, and what candidate and champion cost."""
