@@ -59,6 +59,8 @@ def made_rows(count: int, shared_share: float) -> tuple[pd.DataFrame, int]:
         "sha256": [str(number) for number in range(count)],
         "perceptual_hash": [perceptual_hash(thumbnail) for thumbnail in shown],
         "thumbnail": [thumbnail.tobytes() for thumbnail in shown],
+        "width_px": [640] * count,
+        "height_px": [640] * count,
     }
     return pd.DataFrame(columns), copies
 

@@ -38,6 +38,11 @@ SMALL_CLUSTER, LARGE_CLUSTER = 4, 30
 """A quarter of a small set, 30 pictures, or 2 % of a large set may be near duplicates of each other. More than that is
 the product's own look: then only pairs half as far apart count, again and again."""
 
+MOST_OFF_SHAPE_PX = 3
+MOST_OFF_AREA = 1.15
+"""A copy that was scaled has the shape of its picture, up to so many pixels of a side; one that was cut otherwise, or
+the next frame of a part that is cut out of its picture, has an area that differs by no more than this."""
+
 _ROWS, _COLUMNS, _PAIRS = 512, 512, 512
 _ROUNDS = 8
 
@@ -59,7 +64,8 @@ def near_pairs(pictures: pd.DataFrame) -> pd.DataFrame:
     """
     with threadpool_limits(1, "blas"):  # Small matrices, in threads of our own: more of them would only wait.
         at, leader = _comparable(pictures)
-        pairs, left_over = _confirmed(_thumbnails(pictures, at), leader)
+        sizes = pictures[["width_px", "height_px"]].to_numpy(dtype=np.float64)[at]
+        pairs, left_over = _confirmed(_thumbnails(pictures, at), sizes, leader)
     pairs = at[_spanning(pairs, left_over, len(at))]
     pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
     bits = _hamming(pictures["perceptual_hash"], pairs)
@@ -84,7 +90,22 @@ def _thumbnails(pictures: pd.DataFrame, at: Positions) -> Thumbnails:
     return np.frombuffer(levels, np.uint8).reshape(-1, THUMBNAIL_SIDE, THUMBNAIL_SIDE)
 
 
-def _confirmed(thumbnails: Thumbnails, leader: Positions) -> tuple[Pairs, Vectors]:
+def may_be_copies(sizes: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Whether pictures of these sizes (n, 2) can be copies of each other: one shape, or nearly one area.
+
+    >>> sizes, others = [[640, 480], [344, 300], [240, 184]], [[320, 240], [350, 310], [211, 157]]
+    >>> may_be_copies(np.array(sizes, float), np.array(others, float)).tolist()
+    [True, True, False]
+    """
+    off = np.abs(sizes[:, 0] * others[:, 1] - others[:, 0] * sizes[:, 1])
+    one_shape = off <= MOST_OFF_SHAPE_PX * np.maximum(sizes.max(axis=1), others.max(axis=1))
+    areas, other_areas = sizes.prod(axis=1), others.prod(axis=1)
+    one_area = np.maximum(areas, other_areas) <= MOST_OFF_AREA * np.minimum(areas, other_areas)
+    alike: npt.NDArray[np.bool_] = one_shape | one_area
+    return alike
+
+
+def _confirmed(thumbnails: Thumbnails, sizes: npt.NDArray[np.float64], leader: Positions) -> tuple[Pairs, Vectors]:
     """Pairs that show the same scene, and what the fit leaves over. Equal thumbnails pair with the first of them."""
     own = np.arange(len(leader))
     followers, leaders = own[leader != own], own[leader == own]
@@ -92,7 +113,7 @@ def _confirmed(thumbnails: Thumbnails, leader: Positions) -> tuple[Pairs, Vector
 
     def judge(pairs: Pairs) -> tuple[Pairs, Vectors]:
         judged = fit(structure(thumbnails[pairs[:, 0]]), structure(thumbnails[pairs[:, 1]]))
-        same = judged.is_same_scene()
+        same = judged.is_same_scene() & may_be_copies(sizes[pairs[:, 0]], sizes[pairs[:, 1]])
         return pairs[same], judged.left_over[same]
 
     blocks = [candidates[start : start + _PAIRS] for start in range(0, len(candidates), _PAIRS)]

@@ -53,7 +53,7 @@ def table(pictures: list[np.ndarray]) -> pd.DataFrame:
         picture_facts(cv2.imencode(".png", picture)[1].tobytes(), PictureFacts(0, f"{number}"), LIMITS)
         for number, picture in enumerate(pictures)
     ]
-    columns = ("sha256", "perceptual_hash", "thumbnail")
+    columns = ("sha256", "perceptual_hash", "thumbnail", "width_px", "height_px")
     return pd.DataFrame({name: [getattr(row, name) for row in rows] for name in columns})
 
 
@@ -137,3 +137,10 @@ def test_pictures_that_could_not_be_read_are_passed_over() -> None:
     assert near_pairs(rows)[["first", "second"]].to_numpy().tolist() == [[0, 2]]
     rows["thumbnail"] = None
     assert near_pairs(rows).empty
+
+
+def test_a_smaller_copy_is_found_and_a_smaller_picture_of_another_shape_is_not() -> None:
+    picture = part(1)
+    half, cut = cv2.resize(picture, (SIDE // 2, SIDE // 2)), cv2.resize(picture, (SIDE * 3 // 4, SIDE * 2 // 3))
+    assert found([picture, half, part(2)]) == {(0, 1)}
+    assert found([picture, cut, part(2)]) == set()
