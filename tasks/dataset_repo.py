@@ -19,7 +19,7 @@ from data_contracts.base import Name
 from data_contracts.dataset import DatasetPin, DatasetRef
 from data_contracts.errors import DatasetError, DatasetRepoError, Problem, raise_if_any
 from tasks.datasets.dataset_copy import copy_dataset
-from tasks.datasets.dataset_layout import read_layout
+from tasks.datasets.dataset_layout import DatasetLayout, read_layout
 from tasks.datasets.dataset_objects import Objects, open_objects, tell_failures
 from tasks.datasets.dataset_remote import (
     Remote,
@@ -30,6 +30,7 @@ from tasks.datasets.dataset_remote import (
     parse_remote,
 )
 from tasks.datasets.dataset_revisions import DATA_DIR, DatasetEntry, history, opened, previous_revision, resolve
+from tasks.datasets.dataset_yaml import read_dataset_yaml
 from tasks.datasets.git_dvc import commit_all, run_dvc, run_git
 from tasks.datasets.pinned_copy import PinnedCopy, disk_errors_told, file_lock, list_tree, remove_tree
 from tasks.importers.classes import require_kept_classes
@@ -76,8 +77,8 @@ def add_dataset(
                 remove_tree(left)
             existing = _is_repository(repository, wanted)
             before = repository / DATA_DIR if existing else None
-            if before is not None and before.is_dir() and not new_classes:
-                require_kept_classes(layout.class_names, read_layout(before).class_names, folder)
+            if before is not None and not new_classes:
+                _require_kept_classes(layout, before)
             copy_dataset(layout, draft, extras, previous=before, splits=splits)
             if not existing:
                 _make_repository(new, wanted or default_remote(name))
@@ -89,6 +90,16 @@ def add_dataset(
             for left in (new, draft):
                 remove_tree(left)
     return resolve(DatasetRef(repository=str(repository), path=DATA_DIR), name)
+
+
+def _require_kept_classes(layout: DatasetLayout, before: Path) -> None:
+    """Raise DatasetError where the class list differs from that of the revision before, as it lies in `before`."""
+    try:
+        kept = read_dataset_yaml(before).class_names
+    except DatasetError as error:  # The folder is DVC's working copy, and somebody altered it; it is made anew below.
+        logger.warning("the class list of the revision before could not be compared: %s", error)
+        return
+    require_kept_classes(layout.class_names, kept, layout.root)
 
 
 def _require_name(name: str) -> None:
