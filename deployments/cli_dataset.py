@@ -105,10 +105,10 @@ def _import(source: Path, source_format: str, target: Path, class_names: tuple[s
 
 def _known_classes(settings: SiteSettings, name: str) -> tuple[str, ...] | None:
     """The class list of the newest revision, which an import must keep; None for a new dataset."""
-    from tasks.datasets.dataset_layout import read_layout
+    from tasks.importers import read_class_names
 
     data = settings.datasets / name / "data"
-    return read_layout(data).class_names if data.is_dir() else None
+    return read_class_names(data) if data.is_dir() else None
 
 
 @dataset_app.command("list")
