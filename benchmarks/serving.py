@@ -20,12 +20,14 @@ from benchmarks.report import Benchmark, Measured, run_benchmark
 from benchmarks.rounds import Rounds, Subject, run_rounds
 from benchmarks.sealed_model import SealedModel, sealed_model
 from benchmarks.servers import Host
-from benchmarks.serving_bench import OPTIONAL_PEERS, Bench, Size, open_bench, say
+from benchmarks.serving_bench import AS_INSTALLED, OPTIONAL_PEERS, Bench, Size, open_bench, say
 from benchmarks.serving_report import Findings, Open, conclude
 
 PARTS = ("share_640", "share_160", "extra", "takt")
 CLIENTS = 16
 LINES = 4
+CLOSE = ("passline", AS_INSTALLED, "fastapi-ort")
+"""Subjects of which a ratio near 1 is claimed."""
 TAKT_LOAD = 0.6
 
 
@@ -71,9 +73,7 @@ def _subjects(bench: Bench) -> list[Subject]:
     size = bench.size
     subjects = [Subject("limit", size.requests, partial(bench.in_process, bench.layout))]
     for name, server in bench.servers.items():
-        requests = size.requests if name in ("passline", "fastapi-ort") else size.slow_requests
-        if name == "passline-default":
-            requests = size.requests // 2
+        requests = size.requests if name in CLOSE else size.slow_requests
         subjects.append(Subject(name, requests, partial(bench.closed, name, CLIENTS), server.cpu_s))
     return subjects
 

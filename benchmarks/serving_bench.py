@@ -20,6 +20,8 @@ from data_contracts.errors import OutsideSystemError
 
 PICTURE_PX = 640
 PICTURES = 16
+AS_INSTALLED = "passline-default"
+"""Passline with the engine that its tuner chose here; "passline" runs the engine of the limit."""
 OPTIONAL_PEERS = {"litserve": "litserve_ort", "ray": "ray_serve_ort", "mlserver": "mlserver_ort"}
 
 
@@ -72,7 +74,7 @@ def open_bench(size: Size, model: SealedModel, place: Path, load: Loader, *, wit
         bench = Bench(size, pictures, limit, layout, load)
         _add_passline(bench, stack, model, place, "passline", provider="cpu")
         if with_peers:
-            _add_passline(bench, stack, model, place, "passline-default", with_probe=True)
+            _add_passline(bench, stack, model, place, AS_INSTALLED, with_probe=True)
             for name, module, file in _peers(model):
                 _add_peer(bench, stack, peer(name, module, place, str(file), "{port}", *_model_arguments(model)), name)
         yield bench
