@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import yaml
 
 from data_contracts.errors import DatasetError, InvalidInput, PasslineError, Problem
 from deployments.cli_import import class_names
 from deployments.cli_training import enter_training_side
 
 if TYPE_CHECKING:
-    from tasks.validate import ValidateConfig
     from tasks.validation.findings import ValidationReport
+    from tasks.validation.validate_config import ValidateConfig
 
 REJECTED = 1
 AUTO, YOLO = "auto", "yolo"
@@ -42,7 +43,7 @@ def validate(
         typer.Option(help="Class names in id order, a,b,c, for a folder of another tool that does not have them."),
     ] = None,
 ) -> None:
-    """Hold a dataset against the data contracts. Exit 0 accepted, 1 rejected, 2 could not run.
+    """Hold a dataset against the data contracts. Exit 0 accepted, 1 rejected, 2 could not be looked at.
 
     With --json, standard output is exactly one object in all three cases; `accepted` is null where nothing was judged.
     """
@@ -65,14 +66,13 @@ def _table(report: ValidationReport) -> str:
 
 
 def _report(path: Path, source_format: str, classes: str | None, *, full: bool) -> ValidationReport:
-    stack = enter_training_side()
-    from deployments.params import load_params
-    from tasks.settings import load_site_settings
-
     if not path.is_dir():
         got = "a file" if path.exists() else "nothing of that name"
         raise InvalidInput(Problem(str(path), "a dataset folder", got, "Name an existing folder."))
-    config = load_params(stack.project / "params.yaml").job.validation
+    stack = enter_training_side()
+    from tasks.settings import load_site_settings
+
+    config = _config(stack.project / "params.yaml")
     cache = load_site_settings().home / "scans"
     try:
         return _validated(path.absolute(), source_format, config, cache, classes, full=full)
@@ -82,10 +82,25 @@ def _report(path: Path, source_format: str, classes: str | None, *, full: bool) 
         raise InvalidInput(Problem(where, "a file that can be read", str(error.strerror or error), action)) from None
 
 
+def _config(params: Path) -> ValidateConfig:
+    """The section `job.validation`. What is wrong with the file is told by who knows all of it, and imports much."""
+    from tasks.validation.validate_config import ValidateConfig
+
+    try:
+        return ValidateConfig.model_validate(yaml.safe_load(params.read_text("utf-8"))["job"]["validation"])
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        from deployments.params import load_params
+
+        return load_params(params).job.validation
+
+
 def _validated(
     folder: Path, source_format: str, config: ValidateConfig, cache: Path, classes: str | None, *, full: bool
 ) -> ValidationReport:
-    """The report on a folder: as it lies where its YAML file describes it, imported otherwise."""
+    """The report on a folder: as it lies where its YAML file describes it, imported otherwise.
+
+    A DatasetError is what was found when the folder was looked at: it becomes a rejection.
+    """
     from tasks.datasets.dataset_layout import YAML_NAMES
 
     _require_format(source_format)
@@ -98,18 +113,22 @@ def _validated(
     if source_format == AUTO:
         # Exports of other formats carry such a file too, often one that describes another folder.
         source_format, fault = _other_format(folder, fault)
-    names = None if classes is None else class_names(classes)
-    return _rejected(fault, folder) if fault else _imported(folder, source_format, config, names)
+    if fault:
+        return _rejected(fault, folder)
+    try:
+        return _imported(folder, source_format, config, None if classes is None else class_names(classes))
+    except DatasetError as error:
+        return _rejected(error, folder)
 
 
 def _other_format(folder: Path, fault: DatasetError | None) -> tuple[str, DatasetError | None]:
-    """The format of a folder whose YAML file is absent or at `fault`; no fault where another format speaks for it."""
+    """The format of a folder whose YAML file is absent or at `fault`, and the fault unless another format speaks."""
     try:
         found = _detected(folder)
-    except DatasetError as error:
-        if fault is None:
+    except InvalidInput as error:
+        if fault is None and not isinstance(error, DatasetError):
             raise
-        return YOLO, DatasetError(*fault.problems, *error.problems)
+        return YOLO, DatasetError(*(fault.problems if fault else ()), *error.problems)
     return found, fault if found == YOLO else None
 
 
@@ -122,7 +141,7 @@ def _require_format(source_format: str) -> None:
 
 
 def _detected(folder: Path) -> str:
-    """The format of the annotations. Raises InvalidInput for an empty folder, DatasetError for none or several."""
+    """The format of the annotations. Raises InvalidInput for none or several, DatasetError for broken ones."""
     from tasks.importers import detect_format
 
     if not any(folder.iterdir()):
@@ -132,13 +151,13 @@ def _detected(folder: Path) -> str:
 
 
 def _judged(folder: Path, config: ValidateConfig, cache: Path | None, *, full: bool = False) -> ValidationReport:
-    from tasks.validate import validate_folder
+    from tasks.validation.checking import validate_folder
 
     return validate_folder(folder, config, cache=cache, full=full, progress=True)
 
 
 def _rejected(error: DatasetError, folder: Path) -> ValidationReport:
-    from tasks.validate import rejected_by_layout
+    from tasks.validation.judging import rejected_by_layout
 
     return rejected_by_layout(error, folder)
 

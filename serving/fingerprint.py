@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import data_contracts
 import serving
 from data_contracts.base import canonical_json, sha256_of
+from serving.library_versions import library_versions
 from serving.settings import HostSettings, load_host_settings
 
 LIBRARIES = (
@@ -35,7 +35,7 @@ def serving_fingerprint(settings: HostSettings) -> str:
         canonical_json(
             {
                 "sources": {package.__name__: _sources(package.__path__[0]) for package in (data_contracts, serving)},
-                "libraries": {name: _version(name) for name in LIBRARIES},
+                "libraries": library_versions(LIBRARIES),
                 "settings": settings.model_dump(mode="json"),
             }
         )
@@ -46,13 +46,6 @@ def _sources(folder: str) -> dict[str, str]:
     """SHA-256 per source file, by its path in the package."""
     root = Path(folder)
     return {path.relative_to(root).as_posix(): sha256_of(path.read_bytes()) for path in sorted(root.rglob("*.py"))}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from serving.engine_types import Unusable
 from serving.gpu import read_gpu
+from serving.library_versions import library_versions
 
 LIBRARIES = ("passline", "onnxruntime", "onnxruntime-gpu", "openvino", "numpy")
 CPU_INFO = Path("/proc/cpuinfo")
@@ -15,7 +15,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 def host_facts() -> dict[str, object]:
     """Processor, GPU and library versions: what was found out with others does not hold."""
-    return {"cpu": cpu_model(), "gpu": gpu_model(), "libraries": {name: _version(name) for name in LIBRARIES}}
+    return {"cpu": cpu_model(), "gpu": gpu_model(), "libraries": library_versions(LIBRARIES)}
 
 
 def cpu_model(cpu_info: Path = CPU_INFO) -> str:
@@ -37,10 +37,3 @@ def gpu_model() -> str:
         return str(read_gpu())
     except Unusable:
         return ""
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

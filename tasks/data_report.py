@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import pandas as pd
-
 from data_contracts.dataset import DatasetPin
 from serving.atomic import write_atomically
 from tasks.reporting.drift import compare_scans
 from tasks.reporting.report_page import render_page
 from tasks.reporting.report_text import render_table
 from tasks.scan import DatasetScan
-from tasks.scanning.near_duplicates import near_pairs
 from tasks.validation.findings import ValidationReport
 
 __all__ = ["REPORT_JSON", "REPORT_PAGE", "about_pin", "render_table", "report_page", "write_report"]
@@ -30,16 +27,15 @@ def write_report(
     previous: DatasetScan | None = None,
     *,
     about: Mapping[str, str] | None = None,
-    near: pd.DataFrame | None = None,
 ) -> Path:
     """Write data_report.html and validation.json to `folder`; the page's path.
 
-    `previous` is the scan of the revision before, for what changed; `about` says where the data come from; `near` are
-    the near duplicates, where the caller has searched them already. Only the pictures that the page shows are read.
+    `previous` is the scan of the revision before, for what changed; `about` says where the data come from. Only the
+    pictures that the page shows are read.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / REPORT_JSON).write_text(report.to_json(), "utf-8")
-    page = report_page(report, scan, title, previous, about=about, near=near)
+    page = report_page(report, scan, title, previous, about=about)
     write_atomically(folder / REPORT_PAGE, page, durable=False)
     return folder / REPORT_PAGE
 
@@ -51,12 +47,10 @@ def report_page(
     previous: DatasetScan | None = None,
     *,
     about: Mapping[str, str] | None = None,
-    near: pd.DataFrame | None = None,
 ) -> bytes:
     """The page alone, in UTF-8."""
     drift = compare_scans(previous, scan) if previous else None
-    pairs = near_pairs(scan.pictures) if near is None else near
-    return render_page(report, scan, title, drift=drift, near=pairs, about=about).encode("utf-8", "replace")
+    return render_page(report, scan, title, drift=drift, near=scan.near, about=about).encode("utf-8", "replace")
 
 
 def about_pin(pin: DatasetPin) -> dict[str, str]:

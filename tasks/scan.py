@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -37,6 +38,13 @@ class DatasetScan:
     labels: pd.DataFrame
     """One row per label line; the columns are the fields of `LabelLine`."""
     orphan_labels: tuple[PurePosixPath, ...]
+
+    @cached_property
+    def near(self) -> pd.DataFrame:
+        """Near duplicates among the pictures, as `near_pairs` finds them; searched for once, at the first use."""
+        from tasks.scanning.near_duplicates import near_pairs  # It loads scipy.
+
+        return near_pairs(self.pictures)
 
 
 def scan_dataset(

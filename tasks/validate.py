@@ -7,12 +7,12 @@ from pathlib import Path
 from prefect import get_run_logger, task
 
 from data_contracts.errors import DatasetError, PasslineError
-from serving.images import ImageLimits
 from tasks.data_report import about_pin, write_report
 from tasks.datasets.dataset_revisions import previous_revision
 from tasks.datasets.pinned_copy import PinnedCopy
 from tasks.pin import PinnedDataset
-from tasks.scan import DatasetScan, scan_dataset
+from tasks.scan import DatasetScan
+from tasks.validation.checking import scan_folder, validate_folder
 from tasks.validation.findings import ValidationReport
 from tasks.validation.judging import judge_scan, rejected_by_layout
 from tasks.validation.quarantine import write_quarantine
@@ -32,24 +32,6 @@ __all__ = [
 DATA_DOCS = "data_docs"
 MOST_TOLD = 20
 """So many errors are told where a run ends; the data report has all."""
-
-
-def validate_folder(
-    folder: Path, config: ValidateConfig, *, cache: Path | None = None, full: bool = False, progress: bool = False
-) -> ValidationReport:
-    """Scan `folder` and hold it against the rules. Raises DatasetError when data.yaml does not describe the folder.
-
-    `cache`, `full` and `progress` are those of `scan_dataset`.
-    """
-    return judge_scan(scan_folder(folder, config, cache, full=full, progress=progress), config)
-
-
-def scan_folder(
-    folder: Path, config: ValidateConfig, cache: Path | None, *, full: bool = False, progress: bool = False
-) -> DatasetScan:
-    """The scan that these rules are applied to."""
-    limits = ImageLimits(config.max_bytes, config.max_pixels)
-    return scan_dataset(folder, limits, config.group_pattern, cache=cache, full=full, progress=progress)
 
 
 def require_accepted(report: ValidationReport) -> None:

@@ -40,6 +40,12 @@ def png_with(*chunks: bytes, png: bytes | None = None) -> bytes:
     return png[:33] + b"".join(chunks) + png[33:]
 
 
+def png_that_claims(wh: tuple[int, int]) -> bytes:
+    """A small PNG whose header says that it has `wh` pixels."""
+    png = encode(SMOOTH)
+    return png[:8] + png_chunk(b"IHDR", struct.pack(">II", *wh) + png[24:29]) + png[33:]
+
+
 def deflated_zeros(size: int) -> bytes:
     """`size` zero bytes, a thousandth of that when compressed."""
     return zlib.compress(bytes(size), 9)
@@ -167,6 +173,7 @@ _TURNED = {
 _RED = SMOOTH[..., :1]
 _GREY = np.repeat(_RED, 3, axis=2)
 _JPEG, _PNG = encode(SMOOTH, "jpeg"), encode(SMOOTH)
+_BOMB = deflated_zeros(10**8)
 _HALF = np.full((HEIGHT, WIDTH), 128, np.uint8)
 _RGBA = np.dstack([SMOOTH, _HALF])
 _PLANES = np.ascontiguousarray(SMOOTH.transpose(2, 0, 1)).tobytes()
@@ -179,8 +186,8 @@ _BROKEN_TEXT[-1] ^= 1
 READ: dict[str, tuple[bytes, Image, int]] = {
     "png": (_PNG, SMOOTH, 0),
     "png: text with a wrong checksum": (png_with(bytes(_BROKEN_TEXT)), SMOOTH, 0),
-    "png: text bomb": (png_with(png_chunk(b"zTXt", b"a\0\0" + deflated_zeros(10**8))), SMOOTH, 0),
-    "png: profile bomb": (png_with(png_chunk(b"iCCP", b"a\0\0" + deflated_zeros(10**8))), SMOOTH, 0),
+    "png: text bomb": (png_with(png_chunk(b"zTXt", b"a\0\0" + _BOMB)), SMOOTH, 0),
+    "png: profile bomb": (png_with(png_chunk(b"iCCP", b"a\0\0" + _BOMB)), SMOOTH, 0),
     "png: 5000 texts": (png_with(*(png_chunk(b"tEXt", b"k%d\0v" % n) for n in range(5000))), SMOOTH, 0),
     "png: gamma": (png_with(png_chunk(b"gAMA", struct.pack(">I", 100_000))), SMOOTH, 0),
     "png: profile": (

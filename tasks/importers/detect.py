@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from data_contracts.dataset import label_path_of
-from data_contracts.errors import DatasetError, Problem
-from tasks.importers.documents import UTF_16, DocumentError, parse_text, read_bytes
+from data_contracts.errors import DatasetError, InvalidInput, Problem, raise_if_any
+from tasks.importers.documents import UTF_16, DocumentError, parse_json, parse_text, parse_xml, read_bytes
 from tasks.importers.mask_files import pair_masks
 from tasks.importers.mask_pixels import looks_like_mask
 from tasks.importers.source import SourceFolder
@@ -25,7 +25,10 @@ _MASK_SAMPLE = 10
 
 
 def detect_format(folder: Path) -> str:
-    """The format of a folder. Raises DatasetError where none or several fit, with the files that speak for each."""
+    """The format of a folder. Raises InvalidInput where none or several fit, with the files that speak for each.
+
+    Raises DatasetError where none fits and its annotations are broken, with what is wrong where.
+    """
     source = SourceFolder(folder)
     found: dict[str, PurePosixPath] = {}
     for name, file in (*_yolo(source), *_json(source), *_xml(source), *_deeppcb(source)):
@@ -36,9 +39,23 @@ def detect_format(folder: Path) -> str:
         found["masks"] = mask
     if len(found) == 1:
         return next(iter(found))
+    if not found:
+        raise_if_any(DatasetError, _broken(source))
     got = ", ".join(f"{name} ({file})" for name, file in found.items()) or "annotations of no format that we know"
     action = "Say which one counts with --format." if found else "Check the folder, or say the format with --format."
-    raise DatasetError(Problem(str(folder), "annotations of one format", got, action))
+    raise InvalidInput(Problem(str(folder), "annotations of one format", got, action))
+
+
+def _broken(source: SourceFolder) -> Iterator[Problem]:
+    """The JSON and XML files that cannot be read, the first _SAMPLE of each."""
+    for suffix, parse in ((".json", parse_json), (".xml", parse_xml)):
+        for file in source.with_suffix(suffix)[:_SAMPLE]:
+            try:
+                parse(read_bytes(source.root / file))
+            except DocumentError as error:
+                place = f"{file}, line {error.line}" if error.line else str(file)
+                action = "Export the annotations again, or remove the file."
+                yield Problem(place, f"{suffix[1:].upper()} that can be read", str(error), action)
 
 
 def _yolo(source: SourceFolder) -> Iterator[tuple[str, PurePosixPath]]:

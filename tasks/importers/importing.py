@@ -73,7 +73,7 @@ def import_dataset(
 
     `class_names` is the project's class list; `renames` and `by_name` say how the source's differ, see `ClassWish`.
     What could not be read is an error finding, and in a `strict` import then nothing is written. Raises DatasetError
-    where the classes contradict or there is nothing to import, InvalidInput for an unknown format.
+    where the classes contradict or no annotation can be used, InvalidInput where nothing is annotated in `format`.
     """
     if format not in READERS:
         raise InvalidInput(Problem("format", f"one of {', '.join(FORMATS)}", format, "Correct the name."))
@@ -137,10 +137,15 @@ def _with_train(native: NativeDataset, findings: Findings) -> NativeDataset:
 
 def _require_pictures(native: NativeDataset, findings: Findings, source: Path, source_format: str) -> None:
     if not any(picture.listed_in for picture in native.pictures):
-        told = [str(finding) for finding in findings.found if finding.severity != "notice"]
+        told = [_problem(finding) for finding in findings.found if finding.severity != "notice"]
         action = "Check the folder and the format."
         problem = Problem(str(source), f"pictures annotated in {source_format}", "none", action)
-        raise DatasetError(problem, *told[:20])
+        raise DatasetError(problem, *told[:20]) if told else InvalidInput(problem)
+
+
+def _problem(finding: Finding) -> Problem:
+    place = f"{finding.file}, line {finding.line}" if finding.line else finding.file
+    return Problem(place, finding.expected, finding.got, finding.action)
 
 
 def _write(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from data_contracts.dataset import Split, label_path_of
-from data_contracts.errors import DatasetError, Problem
+from data_contracts.errors import DatasetError, InvalidInput, Problem
 from data_contracts.labels import LabelProblem, LabelRow, parse_label_bytes
 from tasks.datasets.dataset_layout import BACKGROUNDS_FILE, DatasetLayout, read_layout
 from tasks.datasets.dataset_yaml import YAML_NAMES, read_dataset_yaml
@@ -26,7 +26,7 @@ _OUTLINE = "label_polygon"
 
 
 def read(source: SourceFolder, class_names: Sequence[str] | None, findings: Findings) -> NativeDataset:
-    """The dataset in the label files below the source. Raises DatasetError where no class names are found."""
+    """The dataset in the label files below the source. Raises InvalidInput where no class names are found."""
     names = _class_names(source, class_names)
     described = _described(source, findings)
     reader = _LabelReader(source, names, described.backgrounds, findings)
@@ -56,7 +56,7 @@ def _class_names(source: SourceFolder, wanted: Sequence[str] | None) -> tuple[st
     if wanted is not None:
         return tuple(wanted)
     action = "Say the class names in id order: --classes first,second,third."
-    raise DatasetError(Problem(str(source.root), "data.yaml or classes.txt with the class names", "neither", action))
+    raise InvalidInput(Problem(str(source.root), "data.yaml or classes.txt with the class names", "neither", action))
 
 
 @dataclass(frozen=True)

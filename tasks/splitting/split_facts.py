@@ -14,7 +14,6 @@ from data_contracts.labels import LabelBox, parse_label_bytes
 from serving.images import ImageLimits
 from tasks.datasets.dataset_layout import DatasetLayout
 from tasks.scan import DatasetScan, scan_dataset
-from tasks.scanning.near_duplicates import near_pairs
 from tasks.splits import PictureLabels, SplitChoice, SplitConfig, Ties, choose_splits, undrawn
 from tasks.splitting.split_groups import read_groups, with_pattern
 from tasks.splitting.split_record import SplitRecord
@@ -104,6 +103,5 @@ def scanned_labels(scan: DatasetScan, layout: DatasetLayout) -> dict[PurePosixPa
 def near_copies(scan: DatasetScan) -> tuple[tuple[PurePosixPath, PurePosixPath], ...]:
     """Pairs of pictures that nearly look the same."""
     paths = [PurePosixPath(path) for path in scan.pictures["path"]]
-    pairs = near_pairs(scan.pictures)
-    logger.info("%d pairs of near copies among %d pictures", len(pairs), len(paths))
-    return tuple((paths[one], paths[other]) for one, other in zip(pairs["first"], pairs["second"], strict=True))
+    logger.info("%d pairs of near copies among %d pictures", len(scan.near), len(paths))
+    return tuple((paths[one], paths[other]) for one, other in zip(scan.near["first"], scan.near["second"], strict=True))

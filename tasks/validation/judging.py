@@ -30,7 +30,7 @@ def judge_scan(scan: DatasetScan, config: ValidateConfig, docs: Path | None = No
     parameters = config.model_dump(mode="json")
     runner = SuiteRunner(parameters)
     tables = {
-        "pictures": picture_table(scan.pictures, {str(path) for path in scan.layout.backgrounds}),
+        "pictures": picture_table(scan),
         "labels": label_table(scan.labels, scan.layout.class_names),
     }
     outcomes = [outcome for name, table in tables.items() for outcome in runner.check(name, table)]

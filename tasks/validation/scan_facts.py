@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from tasks.scan import DatasetScan
-from tasks.scanning.near_duplicates import near_pairs
 
 BOX_COLUMNS = ["picture", "split", "file", "centre_x", "centre_y", "width", "height"]
 LABEL_STATES = ("labelled", "empty", "listed", "missing")
@@ -20,14 +19,14 @@ _JPEG_FAULTS = {"trailing": "more bytes behind it", "missing": "none: the last b
 Positions = npt.NDArray[np.int64]
 
 
-def picture_table(pictures: pd.DataFrame, backgrounds: Collection[str] = ()) -> pd.DataFrame:
+def picture_table(scan: DatasetScan) -> pd.DataFrame:
     """The picture rows with short side, copies, shared label files, groups and near copies that cross splits.
 
-    A picture that two splits name is compared with others once. `backgrounds` are pictures listed as without objects.
+    A picture that two splits name is compared with others once.
     """
-    pictures = pictures.reset_index(drop=True)
+    pictures = scan.pictures.reset_index(drop=True)
     is_first = ~pictures["path"].duplicated().to_numpy()
-    wrongly_listed = pictures["path"].isin(backgrounds) & (pictures["boxes"] > 0)
+    wrongly_listed = pictures["path"].isin({str(path) for path in scan.layout.backgrounds}) & (pictures["boxes"] > 0)
     facts = {
         "place": pictures["path"],
         "short_side_px": pictures[["width_px", "height_px"]].min(axis=1, skipna=False),
@@ -36,7 +35,7 @@ def picture_table(pictures: pd.DataFrame, backgrounds: Collection[str] = ()) -> 
         "label_shared_with": _other(pictures, "label_path", is_first)["path"],
         "group_in_other_split": _elsewhere(_other(pictures, "group", is_first), pictures)["split"],
         **_copy_facts(pictures, is_first),
-        **_near_facts(pictures, is_first),
+        **_near_facts(pictures, scan.near, is_first),
     }
     return pictures.drop(columns="thumbnail", errors="ignore").assign(**facts)
 
@@ -85,15 +84,15 @@ def _copy_facts(pictures: pd.DataFrame, is_first: npt.NDArray[np.bool_]) -> dict
     }
 
 
-def _near_facts(pictures: pd.DataFrame, is_first: npt.NDArray[np.bool_]) -> dict[str, pd.Series[Any]]:
+def _near_facts(
+    pictures: pd.DataFrame, pairs: pd.DataFrame, is_first: npt.NDArray[np.bool_]
+) -> dict[str, pd.Series[Any]]:
     """On the later of two near copies in different splits: the other one and its split."""
     positions = np.full(len(pictures), -1, np.int64)
-    if "thumbnail" in pictures:
-        pairs = near_pairs(pictures)
-        first, second = pairs["first"].to_numpy(np.int64), pairs["second"].to_numpy(np.int64)
-        splits = pictures["split"].to_numpy()
-        crossing = (splits[first] != splits[second]) & is_first[first] & is_first[second]
-        positions[second[crossing]] = first[crossing]
+    first, second = pairs["first"].to_numpy(np.int64), pairs["second"].to_numpy(np.int64)
+    splits = pictures["split"].to_numpy()
+    crossing = (splits[first] != splits[second]) & is_first[first] & is_first[second]
+    positions[second[crossing]] = first[crossing]
     others = _take(pictures[["path", "split"]], positions)
     return {"near_copy": others["path"], "near_copy_split": others["split"]}
 

@@ -10,9 +10,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from builders import write_mini_dataset
-from data_contracts.errors import InvalidInput
+from data_contracts.errors import InvalidInput, JobError
 from deployments import cli_validate
 from deployments.cli import app
+from deployments.params import load_params
+from tasks.importers import read_class_names
 from tasks.validation.findings import Finding, ValidationReport
 
 ONE = Finding(file="a", line=1, rule="class_id", severity="error", got="7", expected="0", action="Mend it.")
@@ -107,12 +109,61 @@ def test_a_folder_of_another_format_is_told_in_its_own_paths(tmp_path, monkeypat
     assert not seen["target"].exists()
 
 
-def test_class_names_are_said_for_a_folder_that_has_none(tmp_path):
+def test_class_names_are_said_for_a_folder_that_has_none(tmp_path, monkeypatch):
+    seen: list[tuple[str, ...]] = []
+
+    def judged(target: Path, *_: object, **__: object) -> ValidationReport:
+        seen.append(read_class_names(target))
+        return ACCEPTED
+
+    monkeypatch.setattr(cli_validate, "_judged", judged)
     folder = write_mini_dataset(tmp_path / "d", counts={"train": 2}).folder
     (folder / "data.yaml").unlink()
     assert "--classes" in str(_run(folder).exception)
-    told = _run(folder, "--classes", "square,line", "--json")
-    assert list(json.loads(told.stdout)["class_boxes"]) == ["square", "line"]
+    assert _run(folder, "--classes", "square,line", "--json").exit_code == 0
+    assert seen == [("square", "line")]
+
+
+def _coco(category: int, name: str) -> str:
+    image = {"id": 1, "file_name": "p0.png", "width": 96, "height": 64}
+    return json.dumps({"images": [image], "categories": [{"id": category, "name": name}], "annotations": []})
+
+
+WRONG = {
+    "classes that contradict": ({"a.json": _coco(1, "pit"), "b.json": _coco(1, "rust")}, "b.json", None, "'rust'"),
+    "a category without a name": ({"a.json": _coco(1, "")}, "a.json, categories", None, "name ''"),
+    "pictures that are not there": ({"a.json": _coco(1, "pit")}, "coco", None, "none"),
+    "broken JSON": ({"a.json": '{"images": [\n{"id": 1,}]}'}, "a.json", 2, "double quotes, column 10"),
+    "broken COCO": ({"a.json": '{"images": [],\n"annotations": [}'}, "a.json", 2, "broken JSON"),
+    "broken XML": ({"a.xml": "<annotation>\n<object></annotation>"}, "a.xml", 2, "broken XML"),
+}
+
+
+@pytest.mark.parametrize(("files", "place", "line", "words"), WRONG.values(), ids=WRONG)
+def test_what_was_looked_at_and_is_wrong_is_rejected_in_every_format(files, place, line, words, tmp_path):
+    folder = tmp_path / "coco"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    told = _run(folder, "--json")
+    assert told.exit_code == 1, told.exception
+    fields = json.loads(told.stdout)
+    assert fields["accepted"] is False
+    assert any(
+        one["file"].endswith(place) and one["line"] == line and words in one["got"] for one in fields["findings"]
+    ), fields["findings"]
+    assert "Traceback" not in _run(folder).stdout
+
+
+def test_wrong_parameters_are_told_by_field(tmp_path):
+    (tmp_path / "params.yaml").write_text("job: {validation: {max_bytes: none}}")
+    with pytest.raises(JobError, match=r"job\.validation\.max_bytes"):
+        cli_validate._config(tmp_path / "params.yaml")
+
+
+def test_the_parameters_of_the_rules_are_those_of_the_whole_file():
+    params = Path(__file__).resolve().parents[2] / "params.yaml"
+    assert cli_validate._config(params) == load_params(params).job.validation
 
 
 def test_exit_codes_of_the_program_itself(tmp_path):

@@ -19,7 +19,7 @@ from deployments.demo import plates
 from deployments.demo.plate_defects import CLASS_NAMES
 from deployments.demo.plates import PlateCounts, make_plate
 
-COUNTS = PlateCounts(train=8, val=2, test=3, held_out=5)
+COUNTS = PlateCounts(train=4, val=2, test=2, held_out=5)
 Box = tuple[int, int, int, int]
 
 
@@ -53,7 +53,7 @@ def test_a_seed_gives_the_same_bytes_and_another_seed_others(dataset: Path, tmp_
 
 
 def test_more_plates_leave_the_first_ones_as_they_were(dataset: Path, tmp_path: Path) -> None:
-    plates.write_plates(tmp_path / "more", 7, COUNTS.model_copy(update={"val": 3}))
+    plates.write_plates(tmp_path / "more", 7, COUNTS.model_copy(update={"train": 1, "val": 3, "test": 1}))
     for file in (dataset / "images/val").iterdir():
         assert (tmp_path / "more/images/val" / file.name).read_bytes() == file.read_bytes()
 

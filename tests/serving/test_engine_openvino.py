@@ -95,8 +95,9 @@ def test_first_calls_of_a_process_at_once_do_not_wait_for_each_other_for_ever(mo
     """Without a first use in a single thread three of four such processes stood still."""
     root = Path(__file__).resolve().parents[2]
     environment = os.environ | {"PYTHONPATH": f"{root}:{root / 'tests'}"}
-    for _ in range(2):
-        subprocess.run([sys.executable, "-c", FIRST_CALLS, str(model_file)], check=True, env=environment)
+    command = [sys.executable, "-c", FIRST_CALLS, str(model_file)]
+    processes = [subprocess.Popen(command, env=environment) for _ in range(2)]
+    assert [process.wait(60) for process in processes] == [0, 0]
 
 
 def test_a_failed_call_is_an_engine_error_and_the_next_one_works(model_file: Path) -> None:

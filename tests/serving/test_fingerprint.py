@@ -24,7 +24,7 @@ def test_another_setting_changes_it(changes: dict[str, object]) -> None:
 
 def test_another_library_version_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = serving_fingerprint(SETTINGS)
-    monkeypatch.setattr(fingerprint, "version", lambda _: "0.0.1")
+    monkeypatch.setattr(fingerprint, "library_versions", lambda names: dict.fromkeys(names, "0.0.1"))
     assert serving_fingerprint(SETTINGS) != before
 
 

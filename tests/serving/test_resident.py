@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from serving.bundle import open_bundle
 from serving.detector import Detector
 from serving.host import InspectionHost
 from serving.http import make_app
+from serving.latency import measure_latencies
 from serving.releases import ReleaseManager
 from serving.resident import Resident, is_answering, load_resident
 from serving.settings import HostSettings
@@ -56,6 +58,12 @@ class Stage:
         self.store.write_desired(DesiredState(generation=1, active=self.digest))
         made.converge()
         return made
+
+
+@pytest.fixture(autouse=True)
+def _short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short calls are timed as often as long ones: here it matters that sizes are timed, not how exactly."""
+    monkeypatch.setattr("serving.warm_up.measure_latencies", partial(measure_latencies, enough_s=0.0))
 
 
 @pytest.fixture(scope="module")

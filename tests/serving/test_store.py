@@ -144,7 +144,7 @@ class TestDesired:
 
         reader = threading.Thread(target=read)
         reader.start()
-        for number in range(100):
+        for number in range(40):
             write_atomically(path, str(number % 10) * 50_000, durable=False)
         stop.set()
         reader.join()

@@ -21,7 +21,7 @@ LONG_AGO_S = 10**9
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = write_mini_dataset(tmp_path / "d").folder
+    made = write_mini_dataset(tmp_path / "d", counts={"train": 3, "val": 2}).folder
     settle(made)
     return made
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from data_contracts.dataset import Split
 from scan_tables import Made, scan_of
 from tasks.scan import DatasetScan
+from tasks.scanning import near_duplicates
 from tasks.validation import scan_facts
 from tasks.validation.dataset_facts import dataset_table
 from tasks.validation.scan_facts import count_pictures, label_table, picture_table, without
@@ -20,7 +21,7 @@ BOX, OTHER = (0, 0.5, 0.5, 0.2, 0.2), (1, 0.5, 0.5, 0.2, 0.2)
 
 
 def _row(scan: DatasetScan, path: str) -> pd.Series:
-    return picture_table(scan.pictures, {str(path) for path in scan.layout.backgrounds}).set_index("path").loc[path]
+    return picture_table(scan).set_index("path").loc[path]
 
 
 def test_a_copy_names_the_first_one_of_another_split():
@@ -58,8 +59,8 @@ def test_earlier_rows_are_found_as_by_hand(rows):
 def test_near_copies_are_told_on_the_later_one_and_across_splits_only(monkeypatch):
     scan = scan_of(*(Made(f"images/{split}/{n}.png") for split in ("train", "val") for n in (1, 2)))
     pairs = pd.DataFrame({"first": [0, 0], "second": [1, 3], "distance": [1, 2]})
-    monkeypatch.setattr(scan_facts, "near_pairs", lambda _: pairs)
-    table = picture_table(scan.pictures.assign(thumbnail=b""))
+    monkeypatch.setattr(near_duplicates, "near_pairs", lambda _: pairs)
+    table = picture_table(scan)
     assert table["near_copy"].notna().tolist() == [False, False, False, True]
     assert table.loc[3, ["near_copy", "near_copy_split"]].tolist() == ["images/train/1.png", "train"]
     assert "thumbnail" not in table
@@ -68,7 +69,7 @@ def test_near_copies_are_told_on_the_later_one_and_across_splits_only(monkeypatc
 def test_a_picture_of_two_splits_is_no_copy_of_itself():
     scan = scan_of(Made("images/train/a.png", [BOX]))
     both = pd.concat([scan.pictures, scan.pictures.assign(split="val")])
-    table = picture_table(both)
+    table = picture_table(replace(scan, pictures=both))
     assert table[["copy_in_split", "copy_in_other_split", "label_shared_with"]].isna().all().all()
 
 

@@ -193,7 +193,7 @@ _class_ids = st.lists(st.integers(0, 2), max_size=3).map(tuple)
 _rows = st.lists(st.tuples(_class_ids, st.integers(0, 9), st.booleans()), min_size=12, max_size=40)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(_rows, st.integers(4, 11), st.lists(st.tuples(st.integers(0, 39), st.integers(0, 39)), max_size=6), st.randoms())
 def test_whatever_is_added_groups_stay_whole_and_nothing_moves(rows, first_count, pairs, rng):
     parts = [_Part(f"{n}", ids, f"g{group}" if grouped else None) for n, (ids, group, grouped) in enumerate(rows)]
@@ -213,7 +213,7 @@ def test_whatever_is_added_groups_stay_whole_and_nothing_moves(rows, first_count
     assert _choose(parts, record, near) == second
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(_rows, st.lists(st.tuples(st.integers(0, 39), st.integers(0, 39)), max_size=8))
 def test_drawn_at_once_near_copies_and_groups_stay_together(rows, pairs):
     parts = [_Part(f"{n}", ids, f"g{group}" if grouped else None) for n, (ids, group, grouped) in enumerate(rows)]

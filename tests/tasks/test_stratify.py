@@ -96,7 +96,7 @@ def test_nothing_to_share_out():
 _pictures = st.lists(st.lists(st.integers(0, 4), max_size=5), min_size=1, max_size=4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(_pictures, min_size=1, max_size=25), st.sampled_from([DRAWN, VAL_ONLY]))
 def test_each_unit_gets_one_part_every_time_the_same(pictures, shares):
     units = [_unit(*unit) for unit in pictures]
@@ -106,7 +106,7 @@ def test_each_unit_gets_one_part_every_time_the_same(pictures, shares):
     assert stratify(units, [NOTHING] * len(shares), shares) == parts
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(-1, 4), min_size=1, max_size=30), st.sampled_from([DRAWN, VAL_ONLY]))
 def test_no_class_is_judged_without_being_trained(class_ids, shares):
     units = [_unit([name] if name >= 0 else []) for name in class_ids]

@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from builders import encode, encode_16bit, encode_mode, noisy_plate, write_mini_dataset
 from data_contracts.errors import DatasetError, Problem
 from scan_tables import Made, scan_of
+from tasks.scanning import near_duplicates
 from tasks.validate import ValidateConfig, require_accepted, validate_folder
-from tasks.validation import judging, scan_facts
+from tasks.validation import judging
 from tasks.validation.expectations import SUITES, RuleOutcome, load_suite, rule_severities, whole_table_rules
 from tasks.validation.findings import Finding, ValidationReport
 from tasks.validation.judging import judge_scan, rejected_by_layout
@@ -110,7 +111,7 @@ def _no_near_pairs():
     """Noise has no near copies; the search has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
         none = pd.DataFrame({"first": [], "second": [], "distance": []})
-        patch.setattr(scan_facts, "near_pairs", lambda _: none)
+        patch.setattr(near_duplicates, "near_pairs", lambda _: none)
         yield
 
 
@@ -205,40 +206,49 @@ def test_a_clean_set_gives_no_finding_and_counts(tmp_path):
     assert json.loads(report.to_json())["accepted"] is True
 
 
-def test_a_label_whose_name_only_looks_like_its_picture_s_is_told_with_the_picture(tmp_path):
-    folder = _mini(tmp_path)
+@pytest.fixture(scope="module")
+def misplaced(tmp_path_factory) -> ValidationReport:
+    """Labels in val that do not lie or are not called as they should; classes that look alike."""
+    folder = write_mini_dataset(tmp_path_factory.mktemp("misplaced") / "d").folder
     (folder / "images/train/p0.png").rename(folder / "images/train/pr\u00fcf.png")
     (folder / "labels/train/p0.txt").rename(folder / "labels/train/pru\u0308f.txt")
     (folder / "images/train/p1.png").rename(folder / "images/train/P1.png")
-    got = {one.file: one.got for one in validate_folder(folder, CONFIG).findings if one.rule == "label_orphan"}
-    assert list(got) == ["labels/train/p1.txt", "labels/train/pru\u0308f.txt"]
-    assert "images/train/P1.png is spelled otherwise" in got["labels/train/p1.txt"]
-    assert "images/train/pr\u00fcf.png is spelled otherwise" in got["labels/train/pru\u0308f.txt"]
+    (folder / "labels/train/p2.txt").unlink()
+    (folder / "labels/train/p2.txt").symlink_to("gone.txt")
+    for label in (folder / "labels/val").iterdir():
+        label.rename(folder / "images/val" / label.name)
+    described = (folder / "data.yaml").read_text()
+    (folder / "data.yaml").write_text(re.sub(r"(?ms)^names:.*", "names: [pin hole, Pinhole]", described))
+    return validate_folder(folder, STRICT)
 
 
-def test_labels_beside_their_pictures_are_told_by_folder(tmp_path):
-    folder = _mini(tmp_path)
-    for label in (folder / "labels/train").iterdir():
-        label.rename(folder / "images/train" / label.name)
-    (finding,) = [one for one in validate_folder(folder, CONFIG).findings if one.rule == "labels_beside"]
-    assert (finding.file, finding.severity) == ("images/train/", "warning")
-    assert finding.got == "label files beside their pictures: 8"
+def _of_rule(report: ValidationReport, rule: str) -> dict[str, Finding]:
+    return {one.file: one for one in report.findings if one.rule == rule}
 
 
-def test_class_names_that_look_alike_are_told():
-    report = judge_scan(scan_of(Made("images/train/1.png", [BOX]), class_names=("pin hole", "rust", "Pinhole")), CONFIG)
-    (finding,) = [one for one in report.findings if one.rule == "class_names_alike"]
-    assert (finding.severity, finding.got) == ("warning", "'pin hole' (id 0) and 'Pinhole' (id 2)")
+def test_a_label_whose_name_only_looks_like_its_picture_s_is_told_with_the_picture(misplaced):
+    found = _of_rule(misplaced, "label_orphan")
+    assert list(found) == ["labels/train/p1.txt", "labels/train/pru\u0308f.txt"]
+    assert "images/train/P1.png is spelled otherwise" in found["labels/train/p1.txt"].got
+    assert "images/train/pr\u00fcf.png is spelled otherwise" in found["labels/train/pru\u0308f.txt"].got
 
 
-def test_a_dead_link_for_a_label_is_no_background(tmp_path):
-    folder = _mini(tmp_path)
-    (folder / "labels/train/p0.txt").unlink()
-    (folder / "labels/train/p0.txt").symlink_to("gone.txt")
-    report = validate_folder(folder, CONFIG)
-    assert not report.accepted
-    (finding,) = [one for one in report.findings if one.severity == "error"]
-    assert (finding.file, finding.rule) == ("labels/train/p0.txt", "label_unreadable")
+def test_labels_beside_their_pictures_are_told_by_folder(misplaced):
+    ((place, finding),) = _of_rule(misplaced, "labels_beside").items()
+    assert (place, finding.severity) == ("images/val/", "warning")
+    assert finding.got == "label files beside their pictures: 4"
+
+
+def test_class_names_that_look_alike_are_told(misplaced):
+    (finding,) = _of_rule(misplaced, "class_names_alike").values()
+    assert (finding.severity, finding.got) == ("warning", "'pin hole' (id 0) and 'Pinhole' (id 1)")
+
+
+def test_a_dead_link_for_a_label_is_no_background(misplaced):
+    assert not misplaced.accepted
+    assert [(place, one.severity) for place, one in _of_rule(misplaced, "label_unreadable").items()] == [
+        ("labels/train/p2.txt", "error")
+    ]
 
 
 def test_lost_labels_and_lost_pictures_are_refused(tmp_path):
@@ -340,25 +350,28 @@ def test_of_many_places_the_first_are_listed_and_all_are_counted(monkeypatch):
     assert found[3].got == "7 more places, 10 in all"
 
 
-def test_more_than_the_stated_share_is_refused():
-    report = judge_scan(_some_bad(4), CONFIG)
-    assert not report.accepted
-    (finding,) = [finding for finding in report.findings if finding.rule == "quarantine_share"]
-    assert (finding.expected, finding.got) == ("at most 25.0% of the pictures in quarantine", "4 of 13 (30.8%)")
-    assert len(report.quarantined) == 4
-
-
-def test_the_whole_is_judged_without_what_is_in_quarantine():
-    """Two of the three pictures of val are broken: one is left, too few."""
-    made = [Made(f"images/train/{n}.png", [BOX]) for n in range(9)]
-    scan = scan_of(
-        *made, *(Made(f"images/val/{n}.png", [BOX], bad_lines=["7"]) for n in (1, 2)), Made("images/val/3.png", [BOX])
+@pytest.fixture(scope="module")
+def broken_val() -> ValidationReport:
+    """Two of the three pictures of val are broken, and none of the five of train."""
+    made = [Made(f"images/train/{n}.png", [BOX]) for n in range(5)]
+    made += [Made(f"images/val/{n}.png", [BOX], bad_lines=["7"]) for n in (1, 2)]
+    return judge_scan(
+        scan_of(*made, Made("images/val/3.png", [BOX])),
+        CONFIG.model_copy(update={"min_pictures": 2, "max_quarantined_share": 0.24}),
     )
-    report = judge_scan(scan, CONFIG.model_copy(update={"min_pictures": 2}))
-    assert not report.accepted
-    (finding,) = [finding for finding in report.findings if finding.rule == "split_pictures"]
-    assert (finding.file, finding.got) == ("data.yaml, val", "1")
-    assert report.counts["val"]["pictures"] == 3
+
+
+def test_more_than_the_stated_share_is_refused(broken_val):
+    assert not broken_val.accepted
+    (finding,) = _of_rule(broken_val, "quarantine_share").values()
+    assert (finding.expected, finding.got) == ("at most 24.0% of the pictures in quarantine", "2 of 8 (25.0%)")
+    assert len(broken_val.quarantined) == 2
+
+
+def test_the_whole_is_judged_without_what_is_in_quarantine(broken_val):
+    ((place, finding),) = _of_rule(broken_val, "split_pictures").items()
+    assert (place, finding.got) == ("data.yaml, val", "1")
+    assert broken_val.counts["val"]["pictures"] == 3
 
 
 def test_a_fault_of_the_yaml_file_is_a_finding_with_its_line(tmp_path):

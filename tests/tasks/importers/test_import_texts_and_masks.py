@@ -8,7 +8,7 @@ import pytest
 from PIL import Image as PillowImage
 
 from builders import encode, plate
-from data_contracts.errors import DatasetError
+from data_contracts.errors import DatasetError, InvalidInput
 from native_formats import boxes_of, bring_in, put, rules_of
 
 WH = (100, 80)
@@ -228,5 +228,6 @@ REFUSED = {
 def test_class_names_that_are_none(case, tmp_path: Path) -> None:
     files, words = case
     folder = put(tmp_path / "d", {"images/a.png": PICTURE, "labels/a.txt": "0 .5 .5 .1 .1", **files})
-    with pytest.raises(DatasetError, match=words):
+    with pytest.raises(InvalidInput, match=words) as caught:
         bring_in(folder, "yolo")
+    assert isinstance(caught.value, DatasetError) == bool(case[0]), "without names nothing is known to be wrong"

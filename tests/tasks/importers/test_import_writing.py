@@ -197,8 +197,27 @@ NO_FORMAT = {
 def test_what_has_no_format_of_its_own(case, tmp_path: Path) -> None:
     files, words = case
     (tmp_path / "d").mkdir()
-    with pytest.raises(DatasetError, match=words):
+    with pytest.raises(InvalidInput, match=words) as caught:
         detect_format(put(tmp_path / "d", files))
+    assert type(caught.value) is InvalidInput, "nothing was found to be wrong with the data"
+
+
+BROKEN_FILES = {
+    "cut JSON": ({"a.json": b'{"images": [\n{"id": 1,}\n'}, r"a\.json, line 2: expected JSON that can be read.*column"),
+    "no number": ({"a.json": b"[NaN]"}, r"a\.json: expected JSON.*NaN"),
+    "no UTF-8": ({"a.json": b'{"a":\n"\xff"}'}, r"a\.json, line 2: .*0xff"),
+    "cut XML": (
+        {"a.xml": b"<a>\n<b></a>"},
+        r"a\.xml, line 2: expected XML that can be read.*mismatched",
+    ),
+    "every one": ({"a.json": b"{", "b.json": b"["}, r"(?s)a\.json.*b\.json"),
+}
+
+
+@pytest.mark.parametrize(("files", "words"), BROKEN_FILES.values(), ids=BROKEN_FILES)
+def test_annotations_that_are_broken_are_told_with_their_place(files, words, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=words):
+        detect_format(put(tmp_path / "d", {"p.png": PICTURE, **files}))
 
 
 def test_no_folder_and_no_format_are_said(tmp_path: Path) -> None:
