@@ -1,27 +1,29 @@
-"""What the pipeline costs: wall time of `retrain` up to registration over bare Ultralytics training, same settings.
+"""What the pipeline costs: time of `retrain` over bare Ultralytics training with the same settings, in one run.
 
-Both train the sample data with the settings of params.yaml, in one run: bare, then `retrain` through its deployment on
-a local stack of its own, then bare again, so that a machine that slows down meanwhile is seen. What is divided is
-counted from the same point on both sides: the process runs, Ultralytics is not loaded yet.
+`overhead_ratio`: wall time up to registration over bare training, with the settings of params.yaml on the sample data;
+bare, then `retrain` through its deployment on a local stack of its own, then bare again, so that a machine that slows
+down meanwhile is seen. What is divided is counted from the same point on both sides: the process runs, Ultralytics is
+not loaded yet. `orchestration_share`: of a job whose bare training takes five minutes, the time outside the named
+stages, from the creation of the run to its end, over that bare training. The table shows the share of every task.
 """
 
 from __future__ import annotations
 
 import importlib
 import signal
-import statistics
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from benchmarks.bare_training import BareTimes, BareTraining
-from benchmarks.report import Benchmark, Measured, Table, at_most, run_benchmark
-from benchmarks.retrain_times import GATES, REGISTER, RetrainTimes, orchestration_share, read_times
+from benchmarks.bare_training import BareTraining
+from benchmarks.pipeline_findings import Findings, conclude, epochs_for
+from benchmarks.report import Benchmark, Measured, run_benchmark
+from benchmarks.retrain_times import RetrainTimes, read_times
 from data_contracts.errors import OutsideSystemError, Problem
 from deployments.environment import StackSettings
 from deployments.own_stack import own_settings, own_stack
@@ -30,8 +32,7 @@ if TYPE_CHECKING:
     from tasks.job import TrainingJob
     from tasks.working_copy import WorkingCopy
 
-OVERHEAD_LIMIT = 1.35
-ORCHESTRATION_LIMIT = 0.10
+LONG_TRAINING_S = 300.0
 QUICK_DEADLINE_S = 42.0
 QUICK_PLATES = (16, 8, 8)
 FULL_PLATES = (168, 40, 60)
@@ -54,24 +55,19 @@ class OutOfTime(BaseException):
     """The seconds of a quick run are over. No Exception, so that nothing on the way handles it as an error."""
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What was measured; a quick run may end before it has everything."""
-
-    bare: list[BareTimes] = field(default_factory=list)
-    times: RetrainTimes | None = None
-    end: str = "not reached"
-    epochs: int = 0
-
-
 def measure(quick: bool) -> Measured:
     """The whole benchmark."""
+    if quick:
+        with own_settings() as settings:
+            usual, notes = _quick(settings)
+        return conclude(usual, None, notes)
     with own_settings() as settings:
-        findings, notes = _quick(settings) if quick else (_full(settings), [])
-    return conclude(findings, notes, quick=quick)
+        usual = _usual(settings)
+    with own_settings() as settings:
+        return conclude(usual, _long(settings, epochs_for(usual, LONG_TRAINING_S)), [])
 
 
-def _full(settings: StackSettings) -> Findings:
+def _usual(settings: StackSettings) -> Findings:
     job = _prepare(settings, FULL_PLATES, {})
     _warm_up(settings)
     with _bare(settings, job, "bare-before") as training:
@@ -81,6 +77,15 @@ def _full(settings: StackSettings) -> Findings:
     with _bare(settings, job, "bare-after") as training:
         after = training.times()
     return Findings([before, after], times, end, job.train.epochs)
+
+
+def _long(settings: StackSettings, epochs: int) -> Findings:
+    job = _prepare(settings, FULL_PLATES, {"train": {"epochs": epochs}})
+    with _bare(settings, job, "bare") as training:
+        bare = training.times()
+    with own_stack(settings, None, _say):
+        times, end = _retrain(settings, job)
+    return Findings([bare], times, end, epochs)
 
 
 def _quick(settings: StackSettings) -> tuple[Findings, list[str]]:
@@ -196,54 +201,6 @@ def _retrain(settings: StackSettings, job: TrainingJob) -> tuple[RetrainTimes, s
             Problem(f"retrain run {run_id}", "Registered", f"{end.name}: {end.message}", "Mend it.")
         )
     return read_times(run_id), f"{end.name}: {end.message}"
-
-
-def conclude(findings: Findings, notes: list[str], *, quick: bool) -> Measured:
-    """Bars, tables and raw samples. A full run whose candidate was not registered decides nothing in its favour."""
-    bare_s = statistics.mean(one.seconds for one in findings.bare) if findings.bare else None
-    times = findings.times
-    wall_s = times.wall_s(REGISTER) if times else None
-    if quick and times and wall_s is None:
-        wall_s = times.wall_s(GATES)
-        notes = [*notes, f"measured up to the gates, for nothing was registered: {findings.end}"]
-    overhead = wall_s / bare_s if wall_s and bare_s else None
-    share = orchestration_share(times.spans, wall_s) if times and wall_s else None
-    return Measured(
-        settings={"epochs": findings.epochs, "plates": list(QUICK_PLATES if quick else FULL_PLATES)},
-        samples={
-            "bare": [asdict(one) for one in findings.bare],
-            "retrain": {"wall_s": wall_s, "end": findings.end, **(asdict(times) if times else {})},
-        },
-        bars=(
-            at_most("overhead_ratio", overhead, OVERHEAD_LIMIT, decided=not quick),
-            at_most("orchestration_share", share, ORCHESTRATION_LIMIT, decided=not quick),
-        ),
-        tables=(_stage_table(times, wall_s), _wall_table(findings.bare, times, wall_s)),
-        notes=tuple(notes),
-    )
-
-
-def _stage_table(times: RetrainTimes | None, wall_s: float | None) -> Table:
-    stages = times.stages() if times else {}
-    rows = [(name, f"{seconds:.1f}", f"{seconds / wall_s:.1%}" if wall_s else "") for name, seconds in stages.items()]
-    if times and wall_s:
-        share = orchestration_share(times.spans, wall_s)
-        rows.append(("(between stages)", f"{share * wall_s:.1f}", f"{share:.1%}"))
-    return Table(("stage of retrain", "seconds", "share"), tuple(rows))
-
-
-def _wall_table(bare: list[BareTimes], times: RetrainTimes | None, wall_s: float | None) -> Table:
-    """Wall times in three ways of counting; the first is the one of the bar."""
-    rows = []
-    delay_s = times.start_delay_s if times else 0.0
-    for words, ours, theirs in (
-        ("without process start", wall_s, [one.seconds for one in bare]),
-        ("with process start", wall_s and wall_s + delay_s, [one.process for one in bare]),
-        ("over training alone", wall_s, [one.train_seconds for one in bare]),
-    ):
-        ratio = f"{ours / statistics.mean(theirs):.2f}" if ours and theirs else ""
-        rows.append((words, f"{ours:.1f}" if ours else "", ", ".join(f"{s:.1f}" for s in theirs), ratio))
-    return Table(("wall time", "retrain s", "bare s", "ratio"), tuple(rows))
 
 
 if __name__ == "__main__":

@@ -137,6 +137,48 @@ class Provenance(Contract):
     versions: dict[str, str] = Field(description="Library versions at training.")
 
 
+CalibrationMethod = Literal["minmax", "percentile"]
+"""From what the range of a tensor is taken: its extremes over all pictures, or all but the outermost values."""
+
+
+class CalibrationPicture(Contract):
+    """One training picture that ranges were taken from."""
+
+    picture: BundlePath = Field(description="Path in the working copy of the dataset.")
+    sha256: Sha256
+
+
+class Int8ClassResult(Contract):
+    """One class on the validation split, FP32 first; null where the class has no true box there."""
+
+    name: str
+    instances: int = Field(ge=0, description="True boxes.")
+    ap50: tuple[float | None, float | None]
+    ap50_95: tuple[float | None, float | None]
+    found: tuple[int, int] = Field(description="True boxes that are found at the operating point.")
+
+
+class Quantisation(Contract):
+    """How the quantised model was made and why it is in the bundle, or why it is not."""
+
+    shipped: bool
+    reason: str = Field(min_length=1)
+    method: CalibrationMethod
+    calibration: tuple[CalibrationPicture, ...]
+    head_nodes: int = Field(ge=0, description="Operators of the head, which stay in float.")
+    quantised_nodes: int = Field(ge=0, description="Operators that were quantised in the last try.")
+    further_float_nodes: tuple[str, ...] = Field(description="Operators that the search left in float beside the head.")
+    tries: int = Field(ge=0, description="Quantised models that were measured.")
+    classes: tuple[Int8ClassResult, ...] = Field(description="Of the last try, on the validation split.")
+
+
+class BuildWish(Contract):
+    """An engine that a host is asked to build from the bundle; engines are never built where the model is trained."""
+
+    provider: Literal["openvino", "tensorrt"]
+    precision: Precision
+
+
 class BundleManifest(Contract):
     """bundle.json."""
 
@@ -160,6 +202,12 @@ class BundleManifest(Contract):
         exclude_if=lambda limits: not limits,
         description="For probe checks, per precision; one without a limit is not served.",
     )
+    quantisation: Quantisation | None = Field(
+        default=None,
+        exclude_if=lambda made: made is None,
+        description="Of model.int8.onnx; null when none was wished for.",
+    )
+    build_wishes: tuple[BuildWish, ...] = Field(default=(), exclude_if=lambda wishes: not wishes)
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -170,6 +218,8 @@ class BundleManifest(Contract):
         found += [f"files: {name} is not listed" for name in (MODEL_FILE, GOLDEN_FILE) if name not in self.files]
         if "fp32" not in self.tolerances:
             found.append("tolerances: fp32 is missing")
+        if self.quantisation is not None and self.quantisation.shipped != (INT8_MODEL_FILE in self.files):
+            found.append(f"quantisation.shipped: {self.quantisation.shipped}, against files: {INT8_MODEL_FILE}")
         if found:
             raise ValueError("; ".join(found))
         return self

@@ -10,10 +10,10 @@ import sys
 import typer
 
 from data_contracts.errors import PasslineError
-from deployments import cli_dataset, cli_serving, cli_stack, cli_training, cli_validate
+from deployments import cli_dataset, cli_resume, cli_serving, cli_stack, cli_training, cli_validate
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Visual defect inspection for production lines.")
-for module in (cli_stack, cli_dataset, cli_validate, cli_training, cli_serving):
+for module in (cli_stack, cli_dataset, cli_validate, cli_training, cli_resume, cli_serving):
     module.register(app)
 
 COULD_NOT_RUN = 2

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from data_contracts.errors import OutsideSystemError, Problem
 from deployments.environment import StackSettings, load_stack_settings
+
+if TYPE_CHECKING:
+    from deployments.jobs import Board
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command()(submit)
+    app.command()(jobs)
     app.command()(deploy)
 
 
@@ -41,11 +48,45 @@ def submit(
     params = load_params(settings.project / "params.yaml")
     run_id = start_retrain(load_job(job, params), params.promote)
     typer.echo(f"{settings.prefect_url}/runs/flow-run/{run_id}")
+    typer.echo(_board(midnight()).place(run_id))
     if wait:
         end = follow_run(run_id, typer.echo)
         typer.echo(f"{end.name}: {end.message}")
         if not end.completed:
             raise typer.Exit(1)
+
+
+def jobs(
+    every: Annotated[bool, typer.Option("--all", help="Also the jobs that ended before today.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show the queue and why each job waits, how far the running ones are, and how today's ended."""
+    enter_training_side()
+    from deployments.jobs_view import board_fields, board_text
+
+    board = _board(None if every else midnight())
+    typer.echo(json.dumps(board_fields(board), indent=2, ensure_ascii=False) if as_json else board_text(board))
+
+
+def midnight() -> datetime:
+    """When today began, here."""
+    return datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _board(ended_after: datetime | None) -> Board:
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    from deployments.jobs import POOL, read_board
+
+    try:
+        with get_client(sync_client=True) as client:
+            return read_board(client, ended_after)
+    except ObjectNotFound:
+        raise OutsideSystemError(Problem(f"pool {POOL!r}", "a work pool", "none", "Run `passline deploy`.")) from None
+    except httpx.HTTPError as error:
+        raise OutsideSystemError(Problem("Prefect server", "an answer", str(error), "Run `passline up`.")) from None
 
 
 def deploy() -> None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from data_contracts.errors import JobError, OutsideSystemError, Problem, raise_if_any
-from deployments.params import read_yaml
+from deployments.automations import apply_automations
+from deployments.environment import alert_webhook
+from deployments.params import load_params, read_yaml
 from deployments.steps import read_params
 
 if TYPE_CHECKING:
@@ -91,18 +93,20 @@ def check(project: Path) -> list[dict[str, Any]]:
 
 
 def deploy(project: Path) -> dict[str, str]:
-    """Check, make pools, queues and leases, and apply prefect.yaml; returns deployment name to its id.
+    """Check, make pools, queues and leases, apply prefect.yaml and the automations; returns deployment name to its id.
 
     Raises JobError for what is wrong in the files, OutsideSystemError when the server refuses.
     """
-    deployments = check(project)
+    deployments, webhook = check(project), alert_webhook()
     make_pools(pools_of(deployments))
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     done = subprocess.run(command, cwd=project, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True)
     if done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip())[-1500:]
         raise OutsideSystemError(Problem("prefect deploy --all", "to be accepted", words, "Mend what it names."))
-    return deployed_ids(deployments)
+    deployed = deployed_ids(deployments)
+    apply_automations(deployed, load_params(project / "params.yaml").alerts, webhook)
+    return deployed
 
 
 def make_pools(pools: dict[str, set[str]]) -> None:

@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from data_contracts.base import Contract
 from data_contracts.errors import InvalidInput, Problem
@@ -27,6 +28,12 @@ QUIET = {
 """Telemetry and update checks of everything that we start: off."""
 
 LOOPBACK = "127.0.0.1"
+
+SIGN_OF_LIFE_S = 30
+"""Seconds between two signs of life of a flow run, the least that Prefect allows; see `deployments.automations`."""
+
+REQUEST_RETRIES = 7
+"""Times that a request to Prefect is sent again, after 2, 4, 8 ... s: four minutes, longer than a restart takes."""
 
 
 class StackSettings(Contract):
@@ -71,6 +78,8 @@ class StackSettings(Contract):
         return {
             "PREFECT_API_URL": f"{self.prefect_url}/api",
             "PREFECT_HOME": str(self.home / "prefect"),
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(SIGN_OF_LIFE_S),
+            "PREFECT_CLIENT_MAX_RETRIES": str(REQUEST_RETRIES),
             "PASSLINE_PREFECT_PUBLIC_URL": self.prefect_url,
             **QUIET,
         }
@@ -124,6 +133,20 @@ def load_stack_settings(environ: Mapping[str, str] | None = None, project: Path 
         inference_python=Path(env.get("PASSLINE_INFERENCE_PYTHON", root / ".venv-inference/bin/python")),
         serving_python=Path(env.get("PASSLINE_SERVING_PYTHON", root / ".venv-serving/bin/python")),
     )
+
+
+def alert_webhook(environ: Mapping[str, str] | None = None) -> SecretStr | None:
+    """PASSLINE_ALERT_WEBHOOK: where alerts are posted. None, and nothing is sent, when it is not set.
+
+    Raises InvalidInput when it is no http address; the message does not show it.
+    """
+    text = (os.environ if environ is None else environ).get("PASSLINE_ALERT_WEBHOOK", "")
+    if not text:
+        return None
+    if urlsplit(text).scheme not in ("http", "https") or not urlsplit(text).netloc:
+        action = "Set it to the address of a webhook, or unset it."
+        raise InvalidInput(Problem("PASSLINE_ALERT_WEBHOOK", "http:// or https:// and a host", "another text", action))
+    return SecretStr(text)
 
 
 def _port(env: Mapping[str, str], name: str, default: int) -> int:

@@ -10,6 +10,8 @@ from pydantic import Field, ValidationError
 
 from data_contracts.base import Contract
 from data_contracts.errors import JobError, Problem
+from deployments.automations import AlertConfig
+from tasks.alerts import AttendConfig
 from tasks.ensure_service import EnsureServiceConfig
 from tasks.job import TrainingJob
 from tasks.promote import PromoteConfig
@@ -35,6 +37,8 @@ class Params(Contract):
     redeploy: RedeployConfig
     ensure_service: EnsureServiceConfig
     reconcile: ReconcileConfig
+    attend: AttendConfig
+    alerts: AlertConfig
     schedule: Schedule
 
 

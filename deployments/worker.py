@@ -1,10 +1,13 @@
-"""`python -m deployments.worker POOL`: a Prefect process worker that starts without a flood of missed runs."""
+"""`python -m deployments.worker POOL`: a Prefect worker that starts without a flood of missed runs."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import sys
 import time
+from contextlib import suppress
 
 from data_contracts.errors import OutsideSystemError, Problem
 
@@ -30,29 +33,36 @@ def wait_for_api() -> None:
             time.sleep(0.5)
 
 
+async def work(pool: str) -> None:
+    """Take runs of the pool until told to stop."""
+    from prefect.utilities.processutils import setup_signal_handlers_worker
+
+    from deployments.jobs_host import host_resources
+    from deployments.jobs_worker import JobsWorker
+
+    setup_signal_handlers_worker(os.getpid(), f"the worker of pool {pool}", print)
+    host_resources(os.environ)  # a wrong setting stops the start, not the first job
+    worker = JobsWorker(pool, name=worker_name(pool), resources=lambda: host_resources(os.environ))
+    await worker.start()
+
+
+def worker_name(pool: str) -> str:
+    """One worker per pool and host; the name is how it knows its runs after a restart."""
+    return f"{pool}-{socket.gethostname()}"
+
+
 def main(pool: str) -> None:
-    """Cancel the backlog that a later run catches up for, then become the worker."""
+    """Give up runs whose process is gone, cancel the backlog that a later run catches up for, then take runs."""
+    os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", "2")  # before Prefect is imported
     from tasks.backlog import cancel_backlog
+    from tasks.orphans import give_up_orphans
+    from tasks.settings import load_site_settings
 
     wait_for_api()
+    print(f"gave up {len(give_up_orphans(load_site_settings().runs))} runs whose process is gone", flush=True)
     print(f"cancelled {cancel_backlog()} missed scheduled runs that a later one catches up for", flush=True)
-    os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", "2")
-    os.execv(  # noqa: S606 - no shell on purpose: the worker takes our place and the manager's signals
-        sys.executable,
-        [
-            sys.executable,
-            "-m",
-            "prefect",
-            "worker",
-            "start",
-            "--pool",
-            pool,
-            "--type",
-            "process",
-            "--name",
-            f"{pool}-worker",
-        ],
-    )
+    with suppress(KeyboardInterrupt, asyncio.CancelledError):
+        asyncio.run(work(pool))
 
 
 if __name__ == "__main__":

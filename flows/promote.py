@@ -18,6 +18,12 @@ def promote(name: Name, version: int, reason: str, config: PromoteConfig) -> Hos
         report = call_redeploy(promotion.version.digest, reason, config)
         record_promotion(promotion, report, reason)
     before = f"version {promotion.champion.number}" if promotion.champion else "none"
-    rows = [("champion before", before), ("champion now", f"version {version}"), ("digest", promotion.version.digest)]
+    rows = [
+        ("champion before", before),
+        ("champion now", f"version {version}"),
+        ("digest", promotion.version.digest),
+        ("rule", promotion.rule),
+        ("reason", reason),
+    ]
     leave_markdown("promotion", markdown_table(["what", "value"], rows), f"{name} version {version} promoted")
     return report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 from uuid import UUID
 
 from data_contracts.errors import OutsideSystemError, Problem
@@ -52,6 +53,59 @@ def leave_link(key: str, url: str, text: str) -> None:
     from prefect.artifacts import create_link_artifact
 
     create_link_artifact(link=url, link_text=text, key=key, description=text)
+
+
+class LiveArtifact:
+    """One artifact of the run that this is made in, whose content is replaced in place; without a run there is none.
+
+    It may be shown from any thread. A run that is tried again, or goes on in another process, continues its artifact.
+    """
+
+    def __init__(self, key: str, kind: Literal["markdown", "progress"]) -> None:
+        from prefect.utilities.context import get_task_and_flow_run_ids
+
+        self._key, self._kind = key, kind
+        self._task_run, self._flow_run = get_task_and_flow_run_ids()
+        self._id: UUID | None = None
+
+    def show(self, data: str | float, description: str) -> None:
+        """Put `data`, Markdown or a percentage, in the place of what is there. Raises Prefect's errors."""
+        if self._flow_run is None:
+            return
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.actions import ArtifactUpdate
+        from prefect.exceptions import ObjectNotFound
+
+        with get_client(sync_client=True) as client:
+            self._id = self._id or self._find(client) or self._make(client, data, description)
+            try:
+                client.update_artifact(self._id, ArtifactUpdate(data=data, description=description))
+            except ObjectNotFound:  # somebody deleted it
+                self._id = self._make(client, data, description)
+
+    def _find(self, client: Any) -> UUID | None:
+        from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+
+        ours = ArtifactFilter(
+            flow_run_id=ArtifactFilterFlowRunId(any_=[self._flow_run]), key=ArtifactFilterKey(any_=[self._key])
+        )
+        found = client.read_artifacts(artifact_filter=ours)
+        return UUID(str(found[0].id)) if found else None
+
+    def _make(self, client: Any, data: str | float, description: str) -> UUID:
+        from prefect.client.schemas.actions import ArtifactCreate
+
+        made = client.create_artifact(
+            ArtifactCreate(
+                key=self._key,
+                type=self._kind,
+                data=data,
+                description=description,
+                flow_run_id=self._flow_run,
+                task_run_id=self._task_run,
+            )
+        )
+        return UUID(str(made.id))
 
 
 def leave_host_report(report: HostReport) -> None:

@@ -7,18 +7,19 @@ do. The operating point is what the line would see: boxes over the bundle's thre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from prefect import task
 
 from data_contracts.base import canonical_json, sha256_of
-from data_contracts.bundle import VerdictRule
+from data_contracts.bundle import Precision, VerdictRule
 from data_contracts.dataset import Split
 from data_contracts.detections import Detections
 from data_contracts.errors import DatasetError, Problem
 from serving.bundle import hash_file, open_bundle
+from serving.detector import open_detector
 from tasks.evaluation.average_precision import AveragePrecisions, average_precisions
 from tasks.evaluation.evaluation_intervals import class_intervals, split_intervals
 from tasks.evaluation.evaluation_result import (
@@ -28,6 +29,7 @@ from tasks.evaluation.evaluation_result import (
     EvaluationResult,
     PictureOutcome,
 )
+from tasks.evaluation.found_boxes import BOXES_FILE, save_boxes
 from tasks.evaluation.operating_point import (
     UNKNOWN_CLASS,
     OperatingPoint,
@@ -38,7 +40,7 @@ from tasks.evaluation.operating_point import (
 )
 from tasks.evaluation.picture_scores import SCORES_FILE, PictureScores, save_scores, score_pictures
 from tasks.ground_truth import GroundTruth, read_ground_truth
-from tasks.pictures import bundle_detector, detect_files
+from tasks.pictures import cpu_options, detect_files
 
 RESULT_FILE = "evaluation.json"
 PICTURES_FILE = "evaluation-pictures.json"
@@ -46,11 +48,12 @@ PICTURES_FILE = "evaluation-pictures.json"
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A result, and per picture what it was counted from."""
+    """A result, and per picture what it was counted from; `found` is in classes of the bundle."""
 
     result: EvaluationResult
     outcomes: tuple[PictureOutcome, ...]
     scores: PictureScores
+    found: tuple[Detections, ...]
 
 
 def class_results(
@@ -121,16 +124,22 @@ def hash_pictures(truth: Sequence[GroundTruth], names: Sequence[str]) -> str:
 
 
 def evaluate(
-    bundle_path: Path, truth: Sequence[GroundTruth], names: Sequence[str], split: Split, config: EvaluateConfig
+    bundle_path: Path,
+    truth: Sequence[GroundTruth],
+    names: Sequence[str],
+    split: Split,
+    config: EvaluateConfig,
+    precision: Precision = "fp32",
 ) -> Measured:
     """Run a sealed bundle over a split. Works for any bundle: classes are matched by name.
 
-    Raises BundleError for a broken bundle, DatasetError for a split without pictures.
+    Raises BundleError for a broken bundle or one without a model of that precision, DatasetError for a split without
+    pictures.
     """
     if not truth:
         raise DatasetError(Problem(f"{split} split", "pictures to measure on", "none", "Add pictures to the split."))
     bundle = open_bundle(bundle_path)
-    detector = bundle_detector(bundle)
+    detector = open_detector(bundle, replace(cpu_options(), precision=precision))
     rule, bundle_names = bundle.manifest.verdict, bundle.manifest.model.class_names
     floor = min(config.score_floor, *rule.thresholds)
     found = detect_files(detector, [true.picture for true in truth], floor)
@@ -152,7 +161,7 @@ def evaluate(
         intervals=split_intervals(counts, scores, config),
         **picture_counts(counts.outcomes),
     )
-    return Measured(result, counts.outcomes, scores)
+    return Measured(result, counts.outcomes, scores, tuple(found))
 
 
 def write_result(measured: Measured, folder: Path) -> Path:
@@ -161,6 +170,7 @@ def write_result(measured: Measured, folder: Path) -> Path:
     lines = "\n".join(outcome.model_dump_json() for outcome in measured.outcomes)
     _replace(folder / PICTURES_FILE, lines + "\n")
     save_scores(measured.scores, folder / SCORES_FILE)
+    save_boxes(measured.found, folder / BOXES_FILE)
     _replace(folder / RESULT_FILE, measured.result.to_json())
     return folder / RESULT_FILE
 
@@ -179,8 +189,9 @@ def evaluate_bundle(
     split: Split,
     config: EvaluateConfig,
     target: Path,
+    precision: Precision = "fp32",
 ) -> EvaluationResult:
     """Measure a sealed bundle, today's champion as well as a candidate, on a split of a working copy."""
-    measured = evaluate(bundle_path, read_ground_truth(working_copy, split), class_names, split, config)
+    measured = evaluate(bundle_path, read_ground_truth(working_copy, split), class_names, split, config, precision)
     write_result(measured, target)
     return measured.result

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Self
 
 from prefect import task
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from data_contracts.base import Contract
 from tasks.evaluation.comparison import PairedComparison
@@ -19,6 +20,7 @@ from tasks.gating.champion_checks import champion_checks, promotion_check
 from tasks.gating.cost_checks import int8_checks, speed_checks
 from tasks.gating.gate_checks import GateCheck, floor_checks, parity_check
 from tasks.gating.gate_policy import GatePolicy, PromotionRule
+from tasks.gating.remembered import EarlierChampion, memory_checks
 from tasks.gating.speed_result import SpeedResult
 from tasks.parity import ParityResult
 from tasks.run_log import current_logger
@@ -35,6 +37,7 @@ class Evidence(Contract):
     comparison: PairedComparison | None = Field(default=None, description="Asked for when there is a champion.")
     int8: EvaluationResult | None = Field(default=None, description="Of the same bundle; null when it has no INT8.")
     speed: SpeedResult | None = Field(default=None, description="Asked for when there is a champion.")
+    earlier: tuple[EarlierChampion, ...] = Field(default=(), description="What earlier champions found.")
 
 
 class GateReport(Contract):
@@ -48,6 +51,13 @@ class GateReport(Contract):
     rule: PromotionRule = Field(description="What `promotion` asked for.")
     promotion: GateCheck
     comparison: PairedComparison | None = None
+
+    @model_validator(mode="after")
+    def _follows_from_its_checks(self) -> Self:
+        accepted = bool(self.checks) and all(check.holds for check in self.checks)
+        if (self.accepted, self.promotable) != (accepted, accepted and self.promotion.holds):
+            raise ValueError("accepted and promotable: expected what the checks say")
+        return self
 
     @property
     def refusals(self) -> tuple[GateCheck, ...]:
@@ -63,6 +73,7 @@ def all_checks(evidence: Evidence, policy: GatePolicy) -> Iterable[GateCheck]:
     if champion is not None:
         yield from champion_checks(candidate, champion, evidence.comparison, policy)
         yield from speed_checks(evidence.speed, candidate.digest, champion.digest, policy)
+    yield from memory_checks(evidence.earlier, policy)
     if evidence.int8 is not None:
         yield from int8_checks(candidate, evidence.int8, policy)
 

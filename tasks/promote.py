@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from prefect import get_run_logger, task
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from data_contracts.base import Contract, Name
 from data_contracts.bundle import ATTESTATIONS_DIR, Attestation
@@ -26,6 +26,7 @@ from serving.bundle import Bundle, open_bundle
 from serving.probe_files import open_probe_set
 from tasks.artifacts import find_host_report
 from tasks.channel import ReleaseChannel
+from tasks.gates import GateReport
 from tasks.registry import RegisteredVersion, Registry
 from tasks.settings import load_site_settings
 
@@ -49,11 +50,12 @@ class PromoteConfig(Contract):
 
 @dataclass(frozen=True)
 class Promotion:
-    """What is to be promoted. `published` is the bundle's folder in the channel."""
+    """What is to be promoted. `published` is the bundle's folder in the channel; `rule` is what allows it."""
 
     version: RegisteredVersion
     champion: RegisteredVersion | None
     published: Path
+    rule: str
 
 
 @contextmanager
@@ -81,27 +83,42 @@ def find_version(registry: Registry, name: Name, number: int) -> RegisteredVersi
     )
 
 
-def gates_still_hold(bundle: Bundle, champion_digest: str | None) -> list[Problem]:
-    """Why the gate decision in the bundle's attestations does not allow a promotion today; empty when it does."""
+def attested_report(bundle: Bundle) -> GateReport:
+    """The gate decision that the bundle carries. Raises ReleaseError where there is none that can be read."""
     file = bundle.path / ATTESTATIONS_DIR / f"{GATES}.json"
     subject = f"gate attestation of bundle {bundle.digest[:12]}"
     if not file.is_file():
-        return [Problem(subject, "a report of passed gates", "none", "Run `retrain`; only gated bundles are promoted.")]
-    statement = Attestation.model_validate_json(file.read_bytes()).statement
+        action = "Run `retrain`; only gated bundles are promoted."
+        raise ReleaseError(Problem(subject, "a report of passed gates", "none", action))
+    try:
+        return GateReport.model_validate(Attestation.model_validate_json(file.read_bytes()).statement)
+    except ValidationError as error:
+        got = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
+        raise ReleaseError(Problem(subject, "a whole gate report", got, "Run `retrain` again.")) from error
+
+
+def objections(report: GateReport, digest: str, champion_digest: str | None) -> list[Problem]:
+    """Why the report does not allow to promote the bundle `digest` today; empty when it does.
+
+    A champion that came since is no detail: nothing is known of the candidate against it, so it is compared first.
+    """
+    subject = f"gate attestation of bundle {digest[:12]}"
     found = []
-    if statement.get("accepted") is not True:
-        found.append(Problem(subject, "accepted", "rejected", "See its reasons; retrain with better data or settings."))
-    against = statement.get("champion")
-    if against != champion_digest and champion_digest != bundle.digest:
-        found.append(
-            Problem(
-                subject,
-                f"a comparison with today's champion {_short(champion_digest)}",
-                f"one with {_short(against if isinstance(against, str) else None)}",
-                "The champion changed since: run `retrain` again.",
-            )
-        )
+    if report.digest != digest:
+        found.append(Problem(subject, "a report about it", f"one about {report.digest[:12]}", "Run `retrain` again."))
+    if not report.accepted:
+        reasons = "; ".join(check.words for check in report.refusals)
+        found.append(Problem(subject, "accepted", f"rejected: {reasons}", "Retrain with better data or settings."))
+    if report.champion != champion_digest and champion_digest != digest:
+        expected = f"a comparison with today's champion {_short(champion_digest)}"
+        action = "The champion changed since the comparison: run `retrain` again, it compares with today's."
+        found.append(Problem(subject, expected, f"one with {_short(report.champion)}", action))
     return found
+
+
+def rule_words(report: GateReport) -> str:
+    """What allows the promotion: what the candidate has shown, or that a person wanted it without."""
+    return report.rule if report.promotable else f"by hand: {report.rule} was not shown"
 
 
 def _short(digest: str | None) -> str:
@@ -136,10 +153,11 @@ def publish_version(name: Name, number: int) -> Promotion:
     settings.runs.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=settings.runs) as folder:
         bundle = open_bundle(registry.download_bundle(version, Path(folder)), version.digest)
-        raise_if_any(ReleaseError, gates_still_hold(bundle, champion.digest if champion else None))
+        report = attested_report(bundle)
+        raise_if_any(ReleaseError, objections(report, bundle.digest, champion.digest if champion else None))
         published = publish_release(registry, version, bundle, ReleaseChannel(settings.channel), Path(folder))
     get_run_logger().info("published %s version %d, bundle %s", name, number, version.digest[:12])
-    return Promotion(version, champion, published)
+    return Promotion(version, champion, published, rule_words(report))
 
 
 @task(name="let the inference host take over")
@@ -205,6 +223,7 @@ def record_promotion(promotion: Promotion, report: HostReport, reason: str) -> N
         "to_digest": version.digest,
         "host": report.host,
         "generation": report.desired.generation,
+        "rule": promotion.rule,
         "reason": reason,
     }
     registry.set_version_tags(version.name, version.number, {"passline.promotion": json.dumps(record, sort_keys=True)})

@@ -11,8 +11,12 @@ from serving.bundle import open_bundle
 from serving.probe_files import open_probe_set
 from tasks.evaluation.evaluation_result import EvaluationResult, flat_metrics
 from tasks.gates import GateReport
+from tasks.gating.remembered import REMEMBERED, Remembered
 from tasks.registry import RegisteredVersion, Registry
 from tasks.seal import add_attestation
+
+REJECTED_FOLDER = "rejected-bundle"
+"""Where a run keeps a bundle that was refused: not the place from which versions are made."""
 
 
 def attest_results(bundle_path: Path, evaluation: EvaluationResult, report: GateReport) -> tuple[Path, Path]:
@@ -54,6 +58,19 @@ def register(
     version = registry.register_bundle(manifest.name, run_id, bundle_path, bundle.digest, manifest.version, probe_path)
     registry.set_alias(version.name, "candidate", version.number)
     return version
+
+
+@task(name="attest the decision")
+def attest_decision(bundle_path: Path, evaluation: EvaluationResult, report: GateReport, handed_on: Remembered) -> None:
+    """Attach measurement, decision, and what earlier champions found, to a bundle: to a rejected one as well."""
+    attest_results(bundle_path, evaluation, report)
+    add_attestation(bundle_path, REMEMBERED, handed_on.model_dump(mode="json"))
+
+
+@task(name="keep the rejected candidate", retries=2, retry_delay_seconds=5)
+def keep_rejected(mlflow_url: str, run_id: str, bundle_path: Path) -> None:
+    """Put a rejected bundle to its training's records, for inspection. It becomes no version and gets no alias."""
+    Registry(mlflow_url).log_folder(run_id, bundle_path, REJECTED_FOLDER)
 
 
 @task(retries=2, retry_delay_seconds=5)

@@ -97,6 +97,11 @@ class Registry:
             run = self._client.create_run(self.experiment_id(experiment), tags=dict(tags), run_name=run_name)
             return str(run.info.run_id)
 
+    def reopen_run(self, run_id: str) -> None:
+        """Have a run that ended, or that nobody ended, stand as running again."""
+        with self._asked(f"run {run_id} running again"):
+            self._client.update_run(run_id, status="RUNNING")
+
     def finish_run(self, run_id: str, status: RunStatus) -> None:
         """Close a run."""
         with self._asked(f"end of run {run_id}"):
@@ -138,6 +143,11 @@ class Registry:
         with self._asked(f"metrics of run {run_id}"):
             for start in range(0, len(entries), 500):
                 self._client.log_batch(run_id, metrics=entries[start : start + 500])
+
+    def logged_steps(self, run_id: str, metric: str) -> set[int]:
+        """The steps at which a run has a value of `metric`."""
+        with self._asked(f"{metric} of run {run_id}"):
+            return {point.step for point in self._client.get_metric_history(run_id, NOT_IN_A_NAME.sub("", metric))}
 
     def log_file(self, run_id: str, file: Path, folder: str | None = None) -> None:
         """Upload one file as an artifact."""

@@ -5,25 +5,22 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-import cv2
-import numpy as np
 from prefect import task
 from pydantic import Field
 
 from data_contracts.base import Contract, Fraction, Name, Sha256
 from data_contracts.bundle import (
     ATTESTATIONS_DIR,
-    GOLDEN_DIR,
-    GOLDEN_FILE,
+    INT8_MODEL_FILE,
+    MANIFEST_FILE,
     MODEL_FILE,
     Attestation,
     BundleManifest,
-    GoldenPicture,
-    GoldenSet,
     Precision,
     ProbeLimit,
     Provenance,
@@ -31,18 +28,24 @@ from data_contracts.bundle import (
     VerdictRule,
 )
 from data_contracts.dataset import DatasetPin, Split
-from data_contracts.errors import DatasetError, Problem
+from data_contracts.errors import BundleError, EngineError
 from data_contracts.probe import MAX_PROBE_PICTURES, PROBES_DIR
 from data_contracts.release import now
-from serving.bundle import hash_file, open_bundle, write_manifest
-from serving.detector import Detector, check_golden
-from serving.verdict import judge, score_floor
+from serving.bundle import Bundle, hash_file, open_bundle, write_manifest
+from serving.detector import check_golden, open_detector
+from serving.probe import judge_answers, rule_for
+from serving.probe_files import ProbeFolder
+from serving.trial import first_problem
+from serving.verdict import score_floor
 from tasks.export import ExportedModel
+from tasks.golden_pictures import choose_golden, write_golden
 from tasks.ground_truth import GroundTruth, read_ground_truth
-from tasks.pictures import bundle_detector, draft_detector, read_picture
+from tasks.pictures import bundle_detector, cpu_options, draft_detector
 from tasks.placing import move_into_place
 from tasks.probe import make_probe_set
 from tasks.provenance import code_revision, library_versions
+from tasks.quantising.quantised import FP32_ONLY, Quantised
+from tasks.run_log import current_logger
 
 
 class SealConfig(Contract):
@@ -62,12 +65,16 @@ class SealConfig(Contract):
 
 @dataclass(frozen=True)
 class SealedBundle:
-    """A sealed bundle and its probe set, each in a folder that is named by its digest."""
+    """A sealed bundle and its probe set, each in a folder that is named by its digest.
+
+    `int8`: it holds a quantised model, which `evaluate_bundle(..., precision="int8")` measures.
+    """
 
     path: Path
     digest: str
     version: str
     probe: Path
+    int8: bool = False
 
 
 def version_label(at: datetime) -> str:
@@ -77,59 +84,6 @@ def version_label(at: datetime) -> str:
     '2026.12.1-041522'
     """
     return f"{at.year}.{at.month}.{at.day}-{at:%H%M%S}"
-
-
-def choose_golden(truth: Sequence[GroundTruth], count: int) -> tuple[GroundTruth, ...]:
-    """Pictures that show most between them: one without defects, one that is not square, then rare classes first.
-
-    Worked example: of a good picture, two with class 0 and one with class 1, three are wished for: the good one, the
-    one with class 1 and the first with class 0. Raises DatasetError when there is no picture.
-    """
-    if not truth:
-        raise DatasetError(Problem("golden pictures", "pictures in the validation split", "none", "Add some."))
-    chosen: list[GroundTruth] = []
-    wishes = [
-        [true for true in truth if not len(true.class_ids)],
-        [true for true in truth if len(true.class_ids) and true.image_wh[0] != true.image_wh[1]],
-    ]
-    for wish in wishes:
-        chosen += [true for true in wish[:1] if not _has(chosen, true)]
-    rest = list(truth)
-    while len(chosen) < min(count, len(truth)):
-        rest = [true for true in rest if not _has(chosen, true)]
-        chosen.append(max(rest, key=lambda true: _news(true, chosen, truth)))
-    return tuple(chosen[:count])
-
-
-def _has(chosen: Sequence[GroundTruth], true: GroundTruth) -> bool:
-    return any(one is true for one in chosen)
-
-
-def _news(true: GroundTruth, chosen: Sequence[GroundTruth], truth: Sequence[GroundTruth]) -> float:
-    """How much a picture adds: classes not yet shown, the rarer the more; a picture with defects before one without."""
-    shown = {int(class_id) for one in chosen for class_id in one.class_ids}
-    ids = [int(class_id) for one in truth for class_id in one.class_ids]
-    news = sum(1 / ids.count(class_id) for class_id in {int(class_id) for class_id in true.class_ids} - shown)
-    return news + (1e-6 if len(true.class_ids) else 0.0)
-
-
-def write_golden(
-    folder: Path, chosen: Sequence[GroundTruth], detector: Detector, rule: VerdictRule, floor: float
-) -> GoldenSet:
-    """Write the golden pictures as 8-bit RGB PNG and record what the detector finds in them, one by one."""
-    (folder / GOLDEN_DIR).mkdir(parents=True)
-    pictures = []
-    for number, true in enumerate(chosen):
-        image = read_picture(true.picture)
-        name = f"{GOLDEN_DIR}/{number}.png"
-        if not cv2.imwrite(str(folder / name), np.ascontiguousarray(image[:, :, ::-1])):
-            raise OSError(f"{folder / name}: could not be written")
-        (found,) = detector.detect([image], floor)
-        verdict, _ = judge(found, rule)
-        pictures.append(GoldenPicture(file=name, verdict=verdict, detections=found.records(detector.spec.class_names)))
-    golden = GoldenSet(score_floor=floor, pictures=tuple(pictures))
-    (folder / GOLDEN_FILE).write_text(golden.to_json(), encoding="utf-8")
-    return golden
 
 
 def provenance_of(dataset: DatasetPin, mlflow_run_id: str, seed: int) -> Provenance:
@@ -154,11 +108,13 @@ def seal(
     provenance: Provenance,
     config: SealConfig,
     target_root: Path,
+    quantised: Quantised = FP32_ONLY,
 ) -> SealedBundle:
     """Make the bundle `<target_root>/<digest>`, all or nothing, and check it as a host would.
 
-    Its probe set is made first, as `<target_root>/../probes/<digest>`, for the bundle names it. Raises BundleError when
-    the finished bundle does not reproduce its own golden pictures.
+    Its probe set is made first, as `<target_root>/../probes/<digest>`, for the bundle names it. A quantised model that
+    a host would refuse is left out, and the manifest says so. Raises BundleError when the finished bundle does not
+    reproduce its own golden pictures.
     """
     target_root.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target_root))
@@ -170,14 +126,49 @@ def seal(
         write_golden(draft, chosen, detector, rule, floor)
         probes = target_root.parent / PROBES_DIR
         probe = make_probe_set(truth, config.probe_pictures, detector, exported.sha256, rule, probes)
-        manifest = _manifest(draft, exported, rule, provenance, config, probe.digest)
-        digest = write_manifest(draft, manifest)
-        bundle = open_bundle(draft, digest)
+        writing = partial(_write_bundle, draft, exported, rule, provenance, config, probe.digest)
+        bundle = writing(quantised)
         check_golden(bundle_detector(bundle), bundle)
-        target = move_into_place(draft, target_root / digest)
+        if quantised.model is not None and (reason := _why_no_host_serves_int8(bundle, probe)):
+            (draft / INT8_MODEL_FILE).unlink()
+            bundle = writing(quantised.refused(reason))
+        target = move_into_place(draft, target_root / bundle.digest)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return SealedBundle(target, digest, manifest.version, probe.path)
+    return SealedBundle(
+        target, bundle.digest, bundle.manifest.version, probe.path, INT8_MODEL_FILE in bundle.manifest.files
+    )
+
+
+def _write_bundle(
+    folder: Path,
+    exported: ExportedModel,
+    rule: VerdictRule,
+    provenance: Provenance,
+    config: SealConfig,
+    probe_set: Sha256,
+    quantised: Quantised,
+) -> Bundle:
+    """Write the manifest over the files of a draft, and open it as a host would."""
+    if quantised.model is not None:
+        shutil.copyfile(quantised.model, folder / INT8_MODEL_FILE)
+    (folder / MANIFEST_FILE).unlink(missing_ok=True)
+    manifest = _manifest(folder, exported, rule, provenance, config, probe_set, quantised)
+    return open_bundle(folder, write_manifest(folder, manifest))
+
+
+def _why_no_host_serves_int8(bundle: Bundle, probe: ProbeFolder) -> str:
+    """The objections of golden pictures and probe set to the quantised model, as a host makes them; empty when none."""
+    options = replace(cpu_options(), precision="int8")
+    try:
+        detector = open_detector(bundle, options)
+        check_golden(detector, bundle)
+        floor = probe.probe.score_floor
+        found = [boxes for image in probe.images() for boxes in detector.detect([image], floor)]
+        judgement = judge_answers(probe.probe, found, rule_for(bundle.manifest, "int8"))
+    except (BundleError, EngineError) as error:
+        return f"golden pictures: {first_problem(error)}"
+    return "" if judgement.passed else f"probe set: {judgement.words}"
 
 
 def _manifest(
@@ -187,6 +178,7 @@ def _manifest(
     provenance: Provenance,
     config: SealConfig,
     probe_set: Sha256,
+    quantised: Quantised,
 ) -> BundleManifest:
     at = datetime.now(UTC).replace(microsecond=0)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -202,6 +194,8 @@ def _manifest(
         files={path.relative_to(folder).as_posix(): hash_file(path) for path in files},
         probe_set=probe_set,
         probe_limits=config.probe_limits,
+        quantisation=quantised.made,
+        build_wishes=quantised.build_wishes,
     )
 
 
@@ -230,7 +224,13 @@ def seal_bundle(
     seed: int,
     config: SealConfig,
     target_root: Path,
+    quantised: Quantised = FP32_ONLY,
 ) -> SealedBundle:
     """Seal an exported model with golden pictures of the validation split."""
     truth = read_ground_truth(working_copy, Split.VAL)
-    return seal(exported, rule, truth, provenance_of(dataset, mlflow_run_id, seed), config, target_root)
+    provenance = provenance_of(dataset, mlflow_run_id, seed)
+    sealed = seal(exported, rule, truth, provenance, config, target_root, quantised)
+    if quantised.model is not None and not sealed.int8:
+        made = open_bundle(sealed.path).manifest.quantisation
+        current_logger().warning("INT8 is left out after all: %s", made and made.reason)
+    return sealed

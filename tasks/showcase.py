@@ -17,7 +17,8 @@ from serving.detector import open_detector
 from serving.images import Image
 from serving.verdict import judge, score_floor
 from tasks.artifacts import leave_link, leave_markdown, markdown_pictures, markdown_table
-from tasks.evaluation.evaluation_result import EvaluationResult
+from tasks.evaluation.evaluation_result import ClassResult, EvaluationResult, Interval
+from tasks.gate_report.gate_records import RULES, verdict_words
 from tasks.gates import GateReport
 from tasks.pictures import cpu_options, read_picture
 from tasks.registry import Registry
@@ -25,31 +26,44 @@ from tasks.working_copy import GroundTruth, read_ground_truth
 
 PICTURE_COUNT = 6
 WIDEST_PX = 480
+SPLIT_NUMBERS = {
+    "mAP50": "map50",
+    "mAP50-95": "map50_95",
+    "good parts judged NG": "overkill_rate",
+    "false alarms per picture": "false_alarms_per_picture",
+}
 
 
-def gate_markdown(report: GateReport) -> str:
-    """The verdict and every check with its value and limit."""
+def gate_markdown(report: GateReport, page_url: str) -> str:
+    """The verdict, its reasons, and every check with its value and limit."""
     checks = [*report.checks, report.promotion]
     rows = [("yes" if c.holds else "**no**", c.name, _number(c.value), _number(c.limit), c.words) for c in checks]
-    heading = "Accepted" if report.accepted else "Rejected"
-    against = f"Compared with champion `{report.champion[:12]}`." if report.champion else "There is no champion yet."
-    return f"## {heading}\n\n{against}\n\n{markdown_table(['holds', 'check', 'value', 'limit', 'meaning'], rows)}"
+    reasons = [f"- {check.words}" for check in report.refusals]
+    against = f"Compared with champion `{report.champion[:12]}`. " if report.champion else ""
+    parts = [
+        f"## {verdict_words(report)}",
+        f"[Gate report]({page_url})",
+        *(["\n".join(reasons)] if reasons else []),
+        f"{against}{RULES[report.rule]} {report.promotion.words}",
+        markdown_table(["holds", "check", "value", "limit", "meaning"], rows),
+    ]
+    return "\n\n".join(parts)
 
 
 def metrics_markdown(candidate: EvaluationResult, champion: EvaluationResult | None) -> str:
     """Overall and per-class numbers on the test split, next to the champion's."""
     before = {one.name: one for one in champion.classes} if champion else {}
     overall = [
-        ("mAP50", _number(candidate.map50), _number(champion.map50) if champion else ""),
-        ("mAP50-95", _number(candidate.map50_95), _number(champion.map50_95) if champion else ""),
+        (name, _with_range(candidate, field), _with_range(champion, field) if champion else "")
+        for name, field in SPLIT_NUMBERS.items()
     ]
     rows = [
         (
             one.name,
             one.instances,
-            _number(one.ap50),
+            _with_range(one, "ap50"),
             _number(one.precision),
-            _number(one.escape_rate),
+            _with_range(one, "escape_rate"),
             _number(before[one.name].escape_rate) if one.name in before else "",
         )
         for one in candidate.classes
@@ -58,6 +72,12 @@ def metrics_markdown(candidate: EvaluationResult, champion: EvaluationResult | N
     return (
         f"{markdown_table(['on the test split', 'candidate', 'champion'], overall)}\n\n{markdown_table(columns, rows)}"
     )
+
+
+def _with_range(result: EvaluationResult | ClassResult, field: str) -> str:
+    bounds: Interval | None = getattr(result.intervals, field, None)
+    told = _number(getattr(result, field))
+    return f"{told} ({bounds.low:.3f} to {bounds.high:.3f})" if bounds else told
 
 
 def _number(value: float | None) -> str:
@@ -100,10 +120,11 @@ def leave_results(
     candidate: EvaluationResult,
     champion: EvaluationResult | None,
     report: GateReport,
+    page_url: str,
 ) -> None:
     """Attach gates, metrics and annotated pictures to the run."""
-    leave_markdown("gates", gate_markdown(report), "Gate decision")
-    leave_markdown("metrics", metrics_markdown(candidate, champion), "Metrics on the test split")
+    leave_markdown("gates", gate_markdown(report, page_url), verdict_words(report))
+    leave_markdown("metrics", metrics_markdown(candidate, champion), "Metrics on the test split, with their ranges")
     samples = annotate_samples(bundle_path, read_ground_truth(working_copy, Split.TEST), PICTURE_COUNT)
     leave_markdown("pictures", markdown_pictures(samples), "Test pictures with what was found")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,28 +14,43 @@ from prefect import task
 from pydantic import Field, field_validator
 
 from data_contracts.base import Contract, Fraction
-from data_contracts.dataset import DatasetPin
-from data_contracts.errors import JobError, Problem, RegistryError
+from data_contracts.errors import Problem, RegistryError
 from serving.bundle import hash_file
 from tasks import yolo
-from tasks.provenance import code_revision, library_versions
 from tasks.registry import MetricLog, Registry
 from tasks.run_log import current_logger
+from tasks.teacher import distill_arguments, find_teacher, teacher_tags
+from tasks.training.checkpoints import history
+from tasks.training.events import EpochDone, Event, Observer
+from tasks.training.mlflow_run import RunOrigin, changed_tags, resume_tags, tracked_run
+from tasks.training.recovery import (
+    RecoveryConfig,
+    RecoveryState,
+    Trained,
+    cause_before,
+    check_same,
+    read_state,
+    write_state,
+)
+from tasks.training.supervise import CHILD, Ears, Plan, Supervisor
+from tasks.training.tracking import EPOCH_SECONDS, EpochReporter, end_tags, hand_over, leave_facts, patiently
+from tasks.watching.watch import watching
+from tasks.watching.watch_config import WatchConfig
 
-NOT_FOR_ULTRALYTICS = {"model", "allow_download", "threads"}
-PICTURES = ("*.png", "*.jpg")
-UPLOAD_WAITS_S = (5.0, 15.0, 30.0)
-EPOCH_SECONDS = "seconds/epoch"
+NOT_FOR_ULTRALYTICS = {"model", "teacher", "allow_download", "threads"}
 
 
 class TrainConfig(Contract):
-    """What is trained and how: arguments of `yolo train`, apart from model, allow_download and threads."""
+    """What is trained and how: arguments of `yolo train`, apart from model, teacher, allow_download and threads."""
 
     model: str = Field(
         min_length=1,
         description="Architecture (.yaml: a path, pico.yaml, or a name that Ultralytics brings) or weights (.pt).",
     )
-    allow_download: bool = Field(description="Whether published weights named in `model` may be fetched.")
+    teacher: str | None = Field(
+        min_length=1, description="Trained weights (.pt) that the model learns from beside the labels; null: none."
+    )
+    allow_download: bool = Field(description="Whether published weights named in `model` or `teacher` may be fetched.")
     imgsz: int = Field(
         ge=32, le=4096, multiple_of=32, description="Side of the square input, pixels; a multiple of 32."
     )
@@ -76,12 +89,6 @@ class TrainConfig(Contract):
         return optimizer
 
 
-class SmokeConfig(Contract):
-    """A short training before the long one: what cannot work fails in seconds."""
-
-    fraction: float = Field(gt=0, le=1, description="Share of the training pictures that it sees, for one epoch.")
-
-
 @dataclass(frozen=True)
 class TrainedModel:
     """What a training left behind. `epochs` is how many ran; an early stop makes them fewer than planned."""
@@ -93,16 +100,6 @@ class TrainedModel:
     epochs: int
     seconds: float
     class_names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class RunOrigin:
-    """What a training run is made of and for. `flow_run_id` is empty outside a flow."""
-
-    experiment: str
-    run_name: str
-    dataset: DatasetPin
-    flow_run_id: str = ""
 
 
 def train_arguments(config: TrainConfig) -> dict[str, object]:
@@ -119,104 +116,19 @@ def train_arguments(config: TrainConfig) -> dict[str, object]:
     }
 
 
-def run_tags(origin: RunOrigin) -> dict[str, str]:
-    """Where the run comes from, as tags of the MLflow run."""
-    code = code_revision()
-    return {
-        "passline.dataset.name": origin.dataset.name,
-        "passline.dataset.revision": origin.dataset.commit,
-        "passline.dataset.hash": origin.dataset.dvc_hash,
-        "passline.code.commit": code.commit,
-        "passline.code.dirty": str(code.dirty).lower(),
-        "passline.flow_run_id": origin.flow_run_id,
-        **{f"passline.version.{name}": version for name, version in library_versions().items()},
-    }
+@dataclass(frozen=True)
+class Surroundings:
+    """What a training is run with besides what it computes.
 
-
-@contextmanager
-def tracked_run(registry: Registry, origin: RunOrigin) -> Iterator[str]:
-    """An MLflow run that is closed whatever happens: FINISHED, or FAILED when the block raises."""
-    run_id = registry.start_run(origin.experiment, origin.run_name, run_tags(origin))
-    try:
-        yield run_id
-    except BaseException as error:  # a cancelled flow run raises what is no Exception
-        try:
-            registry.finish_run(run_id, "FAILED")
-        except RegistryError as unreachable:
-            error.add_note(f"MLflow run {run_id} could not be closed: {unreachable}")
-        raise
-    registry.finish_run(run_id, "FINISHED")
-
-
-def epoch_line(epoch: int, epochs: int, metrics: Mapping[str, float], seconds: float) -> str:
-    """One line of progress with the time that is left.
-
-    >>> epoch_line(3, 10, {"metrics/mAP50(B)": 0.5, "train/box_loss": 1.25}, 2.0)
-    'epoch 3/10: mAP50 0.500, box loss 1.250, 2.0 s, about 14 s left'
+    `watch` gives an observer of the run whose id it gets; `job` is kept with the run; `command` starts a process.
     """
-    values = (("mAP50", "metrics/mAP50(B)"), ("box loss", "train/box_loss"))
-    known = [f"{word} {metrics[name]:.3f}" for word, name in values if name in metrics]
-    return ", ".join(
-        [
-            f"epoch {epoch}/{epochs}: " + ", ".join(known),
-            f"{seconds:.1f} s",
-            f"about {(epochs - epoch) * seconds:.0f} s left",
-        ]
-    )
 
-
-class EpochReporter:
-    """Writes each epoch to the log and to the run, and remembers how many there were."""
-
-    def __init__(self, log: MetricLog, say: Callable[[str], None]) -> None:
-        self._log, self._say, self.epochs = log, say, 0
-
-    def __call__(self, epoch: int, epochs: int, metrics: dict[str, float], seconds: float) -> None:
-        """Report one epoch; metrics that are no numbers are left out of the run, and named in the log."""
-        self.epochs = epoch
-        self._say(epoch_line(epoch, epochs, metrics, seconds))
-        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        if len(finite) < len(metrics):
-            self._say(f"epoch {epoch}: no number for {', '.join(sorted(metrics.keys() - finite.keys()))}")
-        waiting = self._log.add(epoch, {**finite, EPOCH_SECONDS: seconds})
-        if waiting is not None:
-            self._say(f"epoch {epoch}: metrics wait for the next epoch: {waiting}")
-
-
-def upload_run(registry: Registry, run_id: str, run_dir: Path, weights: Path) -> None:
-    """Curves, confusion matrix, sample predictions, tables and the best weights, in one go."""
-    with tempfile.TemporaryDirectory(prefix="passline-upload-") as staging:
-        for folder, files in _run_files(run_dir, weights).items():
-            (Path(staging) / folder).mkdir()
-            for file in files:
-                shutil.copyfile(file, Path(staging) / folder / file.name)
-        registry.log_folder(run_id, Path(staging))
-
-
-def _run_files(run_dir: Path, weights: Path) -> dict[str, list[Path]]:
-    """What is kept of a training, by the artifact folder that it goes to."""
-    tables = [run_dir / name for name in ("results.csv", "args.yaml")]
-    return {
-        "plots": sorted(path for pattern in PICTURES for path in run_dir.glob(pattern)),
-        "training": [path for path in tables if path.is_file()],
-        "weights": [weights],
-    }
-
-
-def _hand_over(log: MetricLog, registry: Registry, run_id: str, run_dir: Path, weights: Path) -> None:
-    log.close()
-    upload_run(registry, run_id, run_dir, weights)
-
-
-def patiently(call: Callable[[], None], say: Callable[[str], None], waits_s: Sequence[float] = UPLOAD_WAITS_S) -> None:
-    """Try again after each wait: hours of training must not be lost to a server that is restarting."""
-    for wait_s in waits_s:
-        try:
-            return call()
-        except RegistryError as error:
-            say(f"trying again in {wait_s:g} s: {error}")
-            time.sleep(wait_s)
-    return call()
+    recovery: RecoveryConfig
+    watch: Callable[[str], AbstractContextManager[Observer]] = lambda _: nullcontext(lambda _: None)
+    sample_epochs: int = 0
+    sample_pictures: int = 0
+    job: Contract | None = None
+    command: Sequence[str] = CHILD
 
 
 def train(
@@ -227,57 +139,133 @@ def train(
     origin: RunOrigin,
     home: Path,
     say: Callable[[str], None],
+    around: Surroundings,
 ) -> TrainedModel:
-    """Train in `run_dir`, which must not exist, and log everything to one new MLflow run.
+    """Train in `run_dir`, or go on with the training that was begun there, and log everything to one MLflow run.
 
-    Raises JobError when the model is missing (before a run exists), TrainingError, RegistryError.
+    Raises JobError when the model is missing or something else was begun there (before a run exists), TrainingError,
+    RegistryError.
     """
-    if run_dir.exists():
-        raise JobError(Problem("training folder", "a new folder", str(run_dir), "Choose another or remove it."))
-    yolo.configure_ultralytics(home)
-    model = yolo.resolve_model(config.model, home / "weights", allow_download=config.allow_download)
     started = time.monotonic()
-    with tracked_run(registry, origin) as run_id:
-        registry.log_params(run_id, config.model_dump())
+    before = read_state(run_dir)
+    changes = check_same(before, config.model_dump(mode="json"), origin.dataset.dvc_hash) if before else {}
+    plan, tags = _plan(config, data_yaml, run_dir, origin, home, around)
+    with tracked_run(registry, origin, before.mlflow_run_id if before else None) as run_id:
+        state = _taken_up(before, config) if before else _begin(config, origin, registry, run_id, run_dir)
+        registry.set_run_tags(run_id, tags | changed_tags(changes))
         log = MetricLog(registry, run_id)
-        report = EpochReporter(log, say)
-        weights = yolo.train_yolo(model, data_yaml, run_dir, train_arguments(config), config.threads, report)
-        patiently(lambda: _hand_over(log, registry, run_id, run_dir, weights), say)
-        names = yolo.weights_class_names(weights)
+        trained = _trained(plan, state, around, registry, EpochReporter(log, say), say, again=before is not None)
+        _check_weights(trained)
+        leave_facts(run_dir, around.job)
+        ended = end_tags(run_dir)
+        patiently(lambda: hand_over(log, registry, run_id, run_dir, trained.weights, ended), say)
     seconds = time.monotonic() - started
-    return TrainedModel(weights, hash_file(weights).sha256, run_dir, run_id, report.epochs, seconds, names)
+    return TrainedModel(
+        trained.weights, trained.weights_sha256, run_dir, run_id, trained.epochs, seconds, trained.class_names
+    )
 
 
-def smoke_train(config: TrainConfig, smoke: SmokeConfig, data_yaml: Path, run_dir: Path, home: Path) -> float:
-    """One epoch on a few pictures, untracked, with nothing left behind; returns the seconds it took.
+def _plan(
+    config: TrainConfig, data_yaml: Path, run_dir: Path, origin: RunOrigin, home: Path, around: Surroundings
+) -> tuple[Plan, dict[str, str]]:
+    """What a training process is told, and the teacher as tags."""
+    weights, may = home / "weights", config.allow_download
+    if config.teacher or may:
+        yolo.configure_ultralytics(home)
+    model = yolo.resolve_model(config.model, weights, allow_download=may)
+    teacher = find_teacher(config.teacher, data_yaml, weights, allow_download=may)
+    plan = Plan(
+        home=home, model=model, data_yaml=data_yaml, run_dir=run_dir, threads=config.threads,
+        arguments=train_arguments(config) | distill_arguments(teacher), sample_epochs=around.sample_epochs,
+        sample_count=around.sample_pictures, run_id=origin.flow_run_id or run_dir.parent.name,
+    )  # fmt: skip
+    return plan, teacher_tags(teacher)
 
-    Raises JobError when the model is missing, TrainingError when it cannot be trained on this data.
-    """
-    started = time.monotonic()
-    yolo.configure_ultralytics(home)
-    model = yolo.resolve_model(config.model, home / "weights", allow_download=config.allow_download)
-    short = {"epochs": 1, "fraction": smoke.fraction, "plots": False}
-    try:
-        yolo.train_yolo(model, data_yaml, run_dir, train_arguments(config) | short, config.threads, lambda *_: None)
-    finally:
-        shutil.rmtree(run_dir, ignore_errors=True)
-    return time.monotonic() - started
+
+def _begin(config: TrainConfig, origin: RunOrigin, registry: Registry, run_id: str, run_dir: Path) -> RecoveryState:
+    registry.log_params(run_id, config.model_dump())
+    run_dir.mkdir(parents=True)
+    state = RecoveryState(
+        mlflow_run_id=run_id, dataset_hash=origin.dataset.dvc_hash, config=config.model_dump(mode="json"),
+        batch=config.batch, lr_factor=1,
+    )  # fmt: skip
+    write_state(run_dir, state)
+    return state
 
 
-@task
-def smoke_run(config: TrainConfig, smoke: SmokeConfig, data_yaml: Path, run_dir: Path, home: Path) -> float:
-    """Try the training out before it starts."""
-    seconds = smoke_train(config, smoke, data_yaml, run_dir, home)
-    current_logger().info("the smoke run took %.1f s", seconds)
-    return seconds
+def _taken_up(state: RecoveryState, config: TrainConfig) -> RecoveryState:
+    """The state of an earlier process under the configuration of now: a batch that had to be halved stays so."""
+    batch = state.batch if state.config["batch"] == config.batch else config.batch
+    return state.with_(config=config.model_dump(mode="json"), batch=batch)
+
+
+def _trained(
+    plan: Plan,
+    state: RecoveryState,
+    around: Surroundings,
+    registry: Registry,
+    report: EpochReporter,
+    say: Callable[[str], None],
+    *,
+    again: bool,
+) -> Trained:
+    """Train what is not trained yet, and see that each epoch is in the run once."""
+    run_id = state.mlflow_run_id
+    logged = registry.logged_steps(run_id, EPOCH_SECONDS) if again else set()
+    if state.trained is not None:
+        say(f"the training is finished: {state.trained.epochs} epochs, nothing to resume")
+        for record in history(plan.run_dir):
+            if record.epoch not in logged:
+                report(record.done)
+        return state.trained
+    cause = cause_before(state) if again else None
+    with around.watch(run_id) as watcher:
+        ears = Ears(observe=both(report, watcher), say=say, resumed=partial(_tag_resume, registry), heard=logged)
+        return Supervisor(plan, around.recovery, ears, around.command).run(state, cause)
+
+
+def _tag_resume(registry: Registry, state: RecoveryState) -> None:
+    """A tracker that is away must not keep a training from going on: the tags come with the next one, or at the end."""
+    with suppress(RegistryError):
+        registry.set_run_tags(state.mlflow_run_id, resume_tags(state))
+
+
+def both(report: EpochReporter, watcher: Observer) -> Observer:
+    """One observer of the two: epochs go into the run before they are shown."""
+
+    def observe(event: Event) -> None:
+        if isinstance(event, EpochDone):
+            report(event)
+        watcher(event)
+
+    return observe
+
+
+def _check_weights(trained: Trained) -> None:
+    """Raises TrainingError when the weights of a finished training are not what they were."""
+    found = hash_file(trained.weights).sha256 if trained.weights.is_file() else "no such file"
+    if found != trained.weights_sha256:
+        action = "Start a new training: this one is finished and has nothing to resume."
+        raise yolo.TrainingError(Problem(str(trained.weights), f"SHA-256 {trained.weights_sha256}", found, action))
 
 
 @task
 def train_detector(
-    config: TrainConfig, data_yaml: Path, run_dir: Path, mlflow_url: str, origin: RunOrigin, home: Path
+    config: TrainConfig,
+    data_yaml: Path,
+    run_dir: Path,
+    mlflow_url: str,
+    origin: RunOrigin,
+    home: Path,
+    recovery: RecoveryConfig,
+    watch: WatchConfig,
+    job: Contract,
 ) -> TrainedModel:
-    """Train, with the progress in the log of this run."""
-    say = current_logger().info
-    trained = train(config, data_yaml, run_dir, Registry(mlflow_url), origin, home, say)
+    """Train, with the progress in the log of this run and on its page."""
+    registry, say = Registry(mlflow_url), current_logger().info
+    around = Surroundings(
+        recovery, lambda run_id: watching(registry, run_id, watch, say), watch.sample_epochs, watch.sample_pictures, job
+    )
+    trained = train(config, data_yaml, run_dir, registry, origin, home, say, around)
     say(f"trained {trained.epochs} epochs in {trained.seconds:.0f} s: {asdict(trained)}")
     return trained

@@ -116,24 +116,32 @@ def _fetch_weights(name: str, weights_home: Path) -> Path:
 
 
 def train_yolo(
-    model: Path, data_yaml: Path, run_dir: Path, arguments: Mapping[str, object], threads: int, on_epoch: OnEpoch
+    model: Path,
+    data_yaml: Path,
+    run_dir: Path,
+    arguments: Mapping[str, object],
+    threads: int,
+    on_epoch: OnEpoch,
+    *,
+    trainer: Callable[..., Any] | None = None,
+    callbacks: Mapping[str, Callable[[Any], None]] | None = None,
 ) -> Path:
     """Train and return the best weights; plots and tables are left in `run_dir`.
 
-    `arguments` are those of `yolo train`; `threads` on a CPU, 0 leaves them to Ultralytics. Raises TrainingError with
-    Ultralytics' words.
+    `arguments` are those of `yolo train`; `threads` on a CPU, 0 leaves them to Ultralytics; `trainer` makes another
+    trainer than Ultralytics' own, `callbacks` are called by event after ours. Raises TrainingError with Ultralytics'
+    words.
     """
     from ultralytics import YOLO
 
     yolo = YOLO(str(model), task="detect")
-    for event, callback in _epoch_callbacks(on_epoch).items():
+    for event, callback in (*_epoch_callbacks(on_epoch).items(), *(callbacks or {}).items()):
         yolo.add_callback(event, callback)
     use_threads(yolo, threads)
+    place = {"data": str(data_yaml), "project": str(run_dir.parent), "name": run_dir.name, "exist_ok": True}
     with _no_precision_check_download():
         try:
-            yolo.train(
-                data=str(data_yaml), project=str(run_dir.parent), name=run_dir.name, exist_ok=True, **dict(arguments)
-            )
+            yolo.train(trainer=trainer, **place, **dict(arguments))
         except (RuntimeError, ValueError, FileNotFoundError, SyntaxError) as error:
             raise TrainingError(
                 Problem("training", "a finished training", f"{type(error).__name__}: {error}", "See the log above.")
@@ -165,11 +173,15 @@ def _epoch_callbacks(on_epoch: OnEpoch) -> dict[str, Callable[[Any], None]]:
     def finish(trainer: Any) -> None:
         begun = started.pop(trainer.epoch, None)
         if begun is not None:
-            values = {**trainer.label_loss_items(trainer.tloss, prefix="train"), **trainer.metrics, **trainer.lr}
-            metrics = {name: float(value) for name, value in values.items()}
-            on_epoch(trainer.epoch + 1, trainer.epochs, metrics, time.monotonic() - begun)
+            on_epoch(trainer.epoch + 1, trainer.epochs, epoch_metrics(trainer), time.monotonic() - begun)
 
     return {"on_train_epoch_start": start, "on_fit_epoch_end": finish}
+
+
+def epoch_metrics(trainer: Any) -> dict[str, float]:
+    """Losses, validation and learning rates of the epoch that a trainer has just done, by Ultralytics' names."""
+    values = {**trainer.label_loss_items(trainer.tloss, prefix="train"), **trainer.metrics, **trainer.lr}
+    return {name: float(value) for name, value in values.items()}
 
 
 @contextmanager

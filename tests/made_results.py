@@ -87,4 +87,4 @@ def measured(
         intervals=split_intervals(counts, scores, SETTINGS),
         **picture_counts(counts.outcomes),  # type: ignore[arg-type]
     )
-    return Measured(result, counts.outcomes, scores)
+    return Measured(result, counts.outcomes, scores, tuple(found))

@@ -1,50 +1,21 @@
 """Trains, exports, seals, evaluates and compares, as the flow does, and prints what happened as JSON.
 
 Run as a program of its own: with pytest loaded, Ultralytics switches parts of itself off.
-Arguments: working folder, MLflow URL. Every attempt to reach another machine or to install something is recorded.
+Arguments: working folder, MLflow URL. Every attempt to reach another machine or to install something is recorded, those
+of the training processes too.
 """
 
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-ATTEMPTS: list[str] = []
+from network_guard import ATTEMPTS, GUARDED, guard, guard_children, lines_of
+
 SECONDS: dict[str, float] = {}
-
-
-def guard() -> None:
-    """Refuse and record connections and look-ups that leave this machine, and installers."""
-    connect, look_up, popen = socket.socket.connect, socket.getaddrinfo, subprocess.Popen.__init__
-
-    def refuse(what: str) -> None:
-        ATTEMPTS.append(what)
-        raise OSError(f"blocked by the test: {what}")
-
-    def guarded_connect(self: socket.socket, address: Any) -> None:
-        if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
-            refuse(f"connect {address}")
-        connect(self, address)
-
-    def guarded_look_up(host: Any, *rest: Any, **named: Any) -> Any:
-        if host not in (None, "127.0.0.1", "::1", "localhost", socket.gethostname()):
-            refuse(f"look up {host}")
-        return look_up(host, *rest, **named)
-
-    def guarded_popen(self: Any, command: Any, *rest: Any, **named: Any) -> None:
-        words = command if isinstance(command, str) else " ".join(map(str, command))
-        if any(tool in words for tool in ("pip ", "pip3", "uv ", "apt", "conda")):
-            refuse(f"run {words}")
-        popen(self, command, *rest, **named)
-
-    socket.socket.connect = guarded_connect  # type: ignore[assignment, method-assign]
-    socket.getaddrinfo = guarded_look_up
-    subprocess.Popen.__init__ = guarded_popen  # type: ignore[method-assign]
 
 
 def timed(name: str, call: Any) -> Any:
@@ -71,7 +42,8 @@ def main(folder: Path, url: str) -> dict[str, Any]:
     from tasks.seal import SealConfig, provenance_of, seal
     from tasks.splits import SplitConfig
     from tasks.thresholds import ThresholdConfig, collect_scores, verdict_rule
-    from tasks.train import TrainConfig, train, train_arguments
+    from tasks.train import Surroundings, TrainConfig, train, train_arguments
+    from tasks.training.recovery import RecoveryConfig
     from tasks.working_copy import split_and_copy
     from training_fakes import EVALUATE, ORIGIN, PIN, TRAIN
 
@@ -83,8 +55,16 @@ def main(folder: Path, url: str) -> dict[str, Any]:
     copy = split_and_copy(folder / "dataset", split_config, folder / "working")
     registry = Registry(url)
     config = TrainConfig(**(TRAIN | {"epochs": 17, "imgsz": 96, "lr0": 0.01}))
+    around = Surroundings(
+        RecoveryConfig(max_resumes=0, nan_lr_factor=0.5, start_s=300, stuck_s=300), sample_epochs=8, sample_pictures=4,
+        job=config,
+    )  # fmt: skip
+
+    def trained_in(config: TrainConfig, data_yaml: Path, name: str) -> Any:
+        return train(config, data_yaml, folder / name, registry, ORIGIN, home, said.append, around)
+
     timed("import", lambda: yolo.configure_ultralytics(home))
-    trained = timed("train", lambda: train(config, copy.data_yaml, folder / "run", registry, ORIGIN, home, said.append))
+    trained = timed("train", lambda: trained_in(config, copy.data_yaml, "run"))
     export_config = ExportConfig(
         opset=17, simplify=True, layout="raw", nms_iou=0.7, max_candidates=3000, max_detections=300,
         largest_difference=0.001,
@@ -112,19 +92,21 @@ def main(folder: Path, url: str) -> dict[str, Any]:
     padded = compare_with_weights(trained.weights, sealed.path, files, parity_config, rectangular=True)
 
     short = TrainConfig(**(TRAIN | {"epochs": 2}))
-    again = timed("short", lambda: train(short, copy.data_yaml, folder / "again", registry, ORIGIN, home, said.append))
+    again = timed("short", lambda: trained_in(short, copy.data_yaml, "again"))
     timed("bare", lambda: bare_training(short, copy.data_yaml, folder / "bare", train_arguments(short)))
     try:
-        train(short, folder / "no-such.yaml", folder / "failing", registry, ORIGIN, home, said.append)
+        trained_in(short, folder / "no-such.yaml", "failing")
         failure = ""
     except yolo.TrainingError as error:
         failure = str(error)
     return {
-        "attempts": ATTEMPTS,
+        "attempts": lines_of(ATTEMPTS),
+        "guarded": len(lines_of(GUARDED)),
         "seconds": SECONDS,
         "said": said,
         "runs": [trained.mlflow_run_id, again.mlflow_run_id],
         "epochs": trained.epochs,
+        "pictures_train": len(list((copy.folder / "images" / "train").iterdir())),
         "class_names": trained.class_names,
         "difference": exported.difference,
         "result": result.model_dump(mode="json"),
@@ -177,6 +159,9 @@ def end_to_end(yolo: Any, config: Any, folder: Path, home: Path) -> dict[str, An
 
 
 if __name__ == "__main__":
+    guards = Path(sys.argv[1], "guards")
+    guards.mkdir()
+    guard_children(guards)
     guard()
     report = main(Path(sys.argv[1]), sys.argv[2])
     Path(sys.argv[1], "report.json").write_text(json.dumps(report))

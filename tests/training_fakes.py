@@ -20,7 +20,10 @@ from tasks.gating.gate_policy import GatePolicy
 from tasks.gating.speed_result import BatchCost, Cost, SpeedResult
 from tasks.ground_truth import GroundTruth
 from tasks.parity import ParityResult
-from tasks.train import RunOrigin
+from tasks.preflight import Ahead, PreflightConfig
+from tasks.resources import ResourceConfig
+from tasks.train import TrainConfig
+from tasks.training.mlflow_run import RunOrigin
 
 EVALUATE = EvaluateConfig(score_floor=0.001, max_detections=100, match_iou=0.5, rounds=200, confidence=0.95, seed=0)
 PIN = DatasetPin(
@@ -33,12 +36,14 @@ PIN = DatasetPin(
 )
 ORIGIN = RunOrigin(experiment="plates", run_name="a run", dataset=PIN, flow_run_id="flow-1")
 TRAIN: dict[str, Any] = {
-    "model": "pico.yaml", "allow_download": False, "imgsz": 64, "epochs": 1, "patience": 0, "batch": 4, "nbs": 4,
-    "optimizer": "AdamW", "lr0": 0.004, "lrf": 0.05, "momentum": 0.9, "weight_decay": 0.0005, "warmup_epochs": 1.0,
-    "mosaic": 0.0, "close_mosaic": 0, "fliplr": 0.5, "flipud": 0.5, "degrees": 0.0, "translate": 0.1, "scale": 0.2,
-    "hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.2, "seed": 0, "device": "cpu", "workers": 0, "threads": 0, "amp": False,
-    "cache": "none",
+    "model": "pico.yaml", "teacher": None, "allow_download": False, "imgsz": 64, "epochs": 1, "patience": 0,
+    "batch": 4, "nbs": 4, "optimizer": "AdamW", "lr0": 0.004, "lrf": 0.05, "momentum": 0.9, "weight_decay": 0.0005,
+    "warmup_epochs": 1.0, "mosaic": 0.0, "close_mosaic": 0, "fliplr": 0.5, "flipud": 0.5, "degrees": 0.0,
+    "translate": 0.1, "scale": 0.2, "hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.2, "seed": 0, "device": "cpu",
+    "workers": 0, "threads": 0, "amp": False, "cache": "none",
 }  # fmt: skip
+RESOURCES = ResourceConfig(cpus=1, memory_mib=100, devices=0, device_memory_mib=0)
+PREFLIGHT = PreflightConfig(limit_s=30, min_free_mib=1, data_copies=0)
 Row = tuple[float, float, float, float, float, int]
 """Left, top, right, bottom, score, class id."""
 
@@ -96,7 +101,8 @@ def gate_policy(**changes: Any) -> GatePolicy:
         "min_map50": 0.8, "min_instances": 3, "max_escape_rate": 0.2, "max_overkill_rate": 0.2,
         "max_false_alarms_per_picture": 0.5, "compared": "map50", "margin": 0.02, "admission_level": 0.1,
         "promotion_level": 0.025, "promote_if": "better", "occasion": None, "classes": "same",
-        "max_forgotten": 0.2, "min_slice": 3, "max_int8_loss": 0.01, "speed_batches": (1,), "speed_rounds": 3,
+        "max_forgotten": 0.2, "min_slice": 3, "remembered_champions": 3, "max_int8_loss": 0.01, "speed_batches": (1,),
+        "speed_rounds": 3,
         "max_slowdown": 1.2, "max_memory_growth": 1.2,
     }  # fmt: skip
     return GatePolicy(**(fields | changes))
@@ -128,6 +134,14 @@ def parity(*, holds: bool = True, failures: Sequence[str] = ()) -> ParityResult:
     )  # fmt: skip
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class FakeRegistry:
     """Remembers what was logged; `down` lists the calls that fail, by number from 0, of `_log_steps`."""
 
@@ -144,8 +158,14 @@ class FakeRegistry:
         self.runs[run_id], self.tags[run_id] = "RUNNING", tags
         return run_id
 
+    def reopen_run(self, run_id: str) -> None:
+        self.runs[run_id] = "RUNNING"
+
     def finish_run(self, run_id: str, status: str) -> None:
         self.runs[run_id] = status
+
+    def set_run_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        self.tags[run_id] = {**self.tags[run_id], **tags}
 
     def run_status(self, run_id: str) -> str:
         return self.runs[run_id]
@@ -155,3 +175,13 @@ class FakeRegistry:
         if self.calls - 1 in self._down:
             raise RegistryError("the server is away")
         self.steps += [(step, metrics) for step, metrics, _ in steps]
+
+
+def ahead(home: Path, **changes: Any) -> Ahead:
+    """What a run is going to need: an architecture of ours, and data that are asked for when they are pinned."""
+    fields: dict[str, Any] = {
+        "experiment": "plates", "dataset": DatasetRef(repository="https://git.example/plates.git"),
+        "dataset_name": "plates", "train": TrainConfig(**TRAIN), "resources": RESOURCES, "code_revision": None,
+        "home": home, "pinned": home / "pinned",
+    }  # fmt: skip
+    return Ahead(**(fields | changes))

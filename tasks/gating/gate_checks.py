@@ -26,6 +26,11 @@ def is_number(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
+def told(value: float | None) -> str:
+    """A number in four digits, or that there is none."""
+    return "no number" if value is None else f"{value:.4g}"
+
+
 def at_least(name: str, value: float | None, limit: float, action: str) -> GateCheck:
     """A number that must reach `limit`."""
     return _check(name, value, limit, "at least", value is not None and value >= limit, action)
@@ -51,10 +56,19 @@ def yes_or_no(name: str, *, holds: bool, good: str = "", bad: str = "") -> GateC
 
 def floor_checks(candidate: EvaluationResult, policy: GatePolicy) -> Iterable[GateCheck]:
     """Absolute limits, over the split and class by class."""
+    yield answers_check("answers", candidate)
     yield at_least("map50", candidate.map50, policy.min_map50, "Train longer or on more data.")
     for result in candidate.classes:
         yield from class_checks(result, policy)
     yield from overkill_checks(candidate, policy)
+
+
+def answers_check(name: str, result: EvaluationResult) -> GateCheck:
+    """Whatever the policy allows: a model that answers nothing at all is never registered."""
+    over = sum(one.found + one.false_alarms for one in result.classes)
+    good = f"{over} boxes over the thresholds on {result.pictures} pictures."
+    bad = f"no box over the thresholds on {result.pictures} pictures. Look at the scores: are they all zero?"
+    return yes_or_no(name, holds=over > 0, good=good, bad=bad)
 
 
 def class_checks(result: ClassResult, policy: GatePolicy) -> Iterable[GateCheck]:

@@ -31,7 +31,12 @@ class GatePolicy(Contract):
     classes: Literal["same", "may_grow"] = Field(description="Whether the candidate may know more classes.")
     max_forgotten: Fraction = Field(description="Most defects that the champion finds and the candidate misses: share.")
     min_slice: int = Field(ge=1, description="Least defects found by the champion for a class to be watched for that.")
-    max_int8_loss: Fraction = Field(description="Most AP50 that a class may lose by INT8.")
+    remembered_champions: int = Field(
+        ge=0, le=20, description="Earlier champions whose found defects must still be found, beside today's."
+    )
+    max_int8_loss: Fraction = Field(
+        description="Most AP50 that a class may lose by INT8; in a rare class one true box."
+    )
     speed_batches: tuple[Annotated[int, Field(ge=1, le=64)], ...] = Field(
         min_length=1, max_length=8, description="Pictures per call with which time and memory are measured."
     )

@@ -12,7 +12,7 @@ from data_contracts.base import Contract, Sha256
 class Cost(Contract):
     """One bundle at one batch size. Null where it could not be measured."""
 
-    seconds: float | None = Field(description="Median of a call.")
+    seconds: float | None = Field(description="Shortest of its calls.")
     peak_mib: float | None = Field(description="Most memory of a process that does nothing else.")
 
 
@@ -43,5 +43,5 @@ class SpeedRequest(Contract):
 class SpeedAnswer(Contract):
     """Written to its standard output."""
 
-    seconds: tuple[float, ...] = Field(description="Median of a call, by bundle.")
+    seconds: tuple[float, ...] = Field(description="Shortest of its calls, by bundle.")
     peak_mib: float | None = Field(description="Of the process, null where the system does not tell.")

@@ -10,7 +10,7 @@ from deployments.deploy import check, deployments_of, entrypoint_problems, param
 from deployments.steps import read_params
 
 ROOT = Path(__file__).parents[2]
-FLOWS = ["validate_dataset", "retrain", "promote", "reconcile", "ensure_service", "redeploy", "rollback"]
+FLOWS = ["validate_dataset", "retrain", "promote", "reconcile", "attend", "ensure_service", "redeploy", "rollback"]
 
 
 def test_every_flow_is_deployed_from_a_module_entrypoint_that_loads() -> None:
@@ -60,5 +60,5 @@ def test_a_wrong_default_is_named(case: str, parameters: dict[str, object], word
 def test_a_wrong_params_file_stops_the_build_step(tmp_path: Path) -> None:
     text = (ROOT / "params.yaml").read_text().replace("epochs: ", "epochs: ten # ", 1)
     (tmp_path / "params.yaml").write_text(text)
-    with pytest.raises(JobError, match=r"job\.train\.epochs"):
+    with pytest.raises(JobError, match=r"job\.\w+\.epochs"):
         read_params(str(tmp_path / "params.yaml"))

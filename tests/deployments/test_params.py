@@ -41,6 +41,10 @@ def test_a_job_file_overrides_single_fields(tmp_path: Path, params: Params) -> N
         ("unknown block", "trian: {}", r"trian: expected a known field"),
         ("no mapping", "- 1", r"expected a mapping of fields, got list"),
         ("no YAML", "train: {", r"a readable YAML file"),
+        ("a GPU not declared", "train: {device: '0'}", r"job\.yaml: resources: .*devices is 0, but train\.device '0'"),
+        ("more threads than cores", "train: {threads: 8}", r"resources: .*cpus is \d+, but train\.threads is 8"),
+        ("priority", "priority: 101", r"job\.yaml: priority: .*got 101"),
+        ("no commit", "code_revision: main", r"job\.yaml: code_revision"),
         ("optimiser that ignores the rate", "train: {optimizer: auto}", r"train\.optimizer: .*ignores lr0"),
     ],
 )

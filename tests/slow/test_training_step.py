@@ -17,10 +17,9 @@ from builders import GREEN, RED, plate
 from data_contracts.errors import JobError, RegistryError
 from mlflow_server import mlflow_server
 from serving.bundle import open_bundle
-from tasks.preflight import PreflightConfig, look_ahead
+from tasks.preflight import look_ahead
 from tasks.registry import RegisteredVersion, Registry
-from tasks.train import TrainConfig
-from training_fakes import PIN, TRAIN
+from training_fakes import PIN, PREFLIGHT, ahead
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = ((96, 64), (64, 96), (96, 96))
@@ -68,7 +67,7 @@ def report(tmp_path_factory: pytest.TempPathFactory, server: str) -> dict[str, A
     }
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "training_driver.py"), str(folder), server],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=400,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=850,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     result: dict[str, Any] = json.loads((folder / "report.json").read_text())
@@ -83,13 +82,21 @@ def client(server: str) -> Any:
 
 def test_nothing_reached_for_another_machine_or_an_installer(report):
     assert report["attempts"] == []
+    assert report["guarded"] == 4, "the driver and three training processes"
 
 
 def test_the_home_folder_and_the_working_directory_stay_clean(report):
     folder = Path(report["folder"])
     assert [path for path in (folder / "home").rglob("*") if path.is_file()] == []
     expected = {"again", "bare", "bundles", "dataset", "end_to_end", "export", "home", "probes", "raw", "report.json"}
-    assert {path.name for path in folder.iterdir()} == expected | {"run", "two-heads.pt", "var", "working", "failing"}
+    assert {path.name for path in folder.iterdir()} == expected | {
+        "run",
+        "two-heads.pt",
+        "var",
+        "guards",
+        "working",
+        "failing",
+    }
 
 
 def test_one_run_per_training_and_the_failed_one_is_closed(report, client):
@@ -126,7 +133,16 @@ def test_curves_pictures_and_weights_are_with_the_run(report, client):
     plots = {Path(file.path).name for file in client.list_artifacts(run_id, "plots")}
     assert {"results.png", "confusion_matrix.png", "BoxPR_curve.png", "val_batch0_pred.jpg", "labels.jpg"} <= plots
     assert [file.path for file in client.list_artifacts(run_id, "weights")] == ["weights/best.pt"]
-    assert "training/results.csv" in {file.path for file in client.list_artifacts(run_id, "training")}
+    tables = {Path(file.path).name for file in client.list_artifacts(run_id, "training")}
+    assert tables == {"args.yaml", "effective.json", "job.yaml", "recovery.json", "results.csv"}
+
+
+def test_the_run_says_what_it_really_ran_with(report, client):
+    tags = client.get_run(report["runs"][0]).data.tags
+    assert tags["passline.effective.optimizer"] == "AdamW"
+    assert tags["passline.effective.lr0"] == "[0.01]"
+    assert tags["passline.effective.pictures_train"] == str(report["pictures_train"])
+    assert tags["passline.resumes"] == "0"
 
 
 def test_the_weights_are_those_of_plain_ultralytics(report):
@@ -206,9 +222,7 @@ def test_aliases_move_and_an_aliased_version_is_not_deleted(server, registered):
 
 def test_preflight_leaves_nothing_behind(server, client, report, tmp_path):
     before = len(client.search_runs(["1"]))
-    facts = look_ahead(
-        Registry(server), "plates", str(tmp_path), TrainConfig(**TRAIN), tmp_path, PreflightConfig(min_free_mib=1)
-    )
+    facts = look_ahead(Registry(server), ahead(tmp_path), PREFLIGHT)
     assert facts.artifact_location.startswith("mlflow-artifacts:/")
     assert len(client.search_runs(["1"])) == before
 
@@ -218,9 +232,7 @@ def test_preflight_stops_at_a_server_whose_artifacts_are_a_folder_of_its_own(tmp
         mlflow_server(tmp_path / "server", serve_artifacts=False, artifacts="/proc/not-for-clients") as url,
         pytest.raises(JobError, match=r"artifact location .* got /proc/not-for-clients"),
     ):
-        look_ahead(
-            Registry(url), "plates", str(tmp_path), TrainConfig(**TRAIN), tmp_path, PreflightConfig(min_free_mib=1)
-        )
+        look_ahead(Registry(url), ahead(tmp_path), PREFLIGHT)
 
 
 def test_a_server_that_is_not_there_is_named():

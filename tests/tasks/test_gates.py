@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tasks.evaluation.comparison import PairedComparison
 from tasks.gates import Evidence, GateReport, decide
 from tasks.gating.champion_checks import Shown, pictures_needed
 from tasks.gating.golden_slices import GoldenSlice
@@ -69,6 +70,57 @@ def test_a_class_without_instances_refuses_by_name_although_the_mean_is_good():
     )
     report = alone(evaluation(*classes, map50=0.9))
     assert set(refused(report)) == {"pit: true boxes", "pit: escape rate"}
+
+
+def test_a_candidate_that_answers_nothing_is_refused_whatever_the_policy_allows():
+    """Field case A13."""
+    blind = evaluation(
+        *(class_result(name, missed=10, ap50=0.0, ap50_95=0.0) for name in ("scratch", "pit")), map50=0.0
+    )
+    report = alone(blind, min_map50=0.0, max_escape_rate=1.0)
+    assert refused(report) == ["answers"]
+    assert "no box over the thresholds on 20 pictures" in report.refusals[0].words
+    assert not report.promotable
+
+
+def test_a_report_that_does_not_follow_from_its_checks_is_refused():
+    """A decision is read back at promotion: one that was altered, or that rests on nothing, must not pass."""
+    report = alone(evaluation(map50=0.5)).model_dump(mode="json")
+    for changes in ({"accepted": True}, {"accepted": True, "promotable": True}, {"accepted": True, "checks": ()}):
+        with pytest.raises(ValidationError, match="expected what the checks say"):
+            GateReport.model_validate(report | changes)
+
+
+EVERY_NUMBER = ["map50", "false_alarms_per_picture", "overkill_rate"]
+OF_A_CLASS = ["ap50", "escape_rate"]
+
+
+@pytest.mark.parametrize(
+    "bad", [None, math.nan, math.inf, -math.inf], ids=["missing", "NaN", "infinite", "minus infinite"]
+)
+@pytest.mark.parametrize("field", [*EVERY_NUMBER, *OF_A_CLASS, "difference", "admission_lower", "promotion_lower",
+                                   "seconds", "peak_mib", "int8 ap50", "int8 map50"])  # fmt: skip
+def test_what_is_missing_or_no_number_anywhere_prevents_promotion_and_is_named(field: str, bad: float | None):
+    classes = (class_result("scratch"), class_result("pit", **({field: bad} if field in OF_A_CLASS else {})))
+    int8 = {field.removeprefix("int8 "): bad} if field.startswith("int8") else {}
+    quantised = evaluation(
+        class_result("scratch"), class_result("pit", **({"ap50": int8["ap50"]} if "ap50" in int8 else {})),
+        precision="int8", **({"map50": int8["map50"]} if "map50" in int8 else {}),
+    )  # fmt: skip
+    compared = {field: bad} if field in PairedComparison.model_fields else {}
+    evidence = Evidence(
+        candidate=evaluation(*classes, **({field: bad} if field in EVERY_NUMBER else {})),
+        parity=parity(),
+        champion=CHAMPION,
+        comparison=BETTER.model_copy(update=compared),
+        speed=speed(**({field: bad} if field in ("seconds", "peak_mib") else {})),  # type: ignore[arg-type]
+        int8=quantised,
+    )
+    report = decide(evidence, gate_policy())
+    assert not report.promotable
+    failed = [check for check in (*report.checks, report.promotion) if not check.holds]
+    assert failed
+    assert all("no number" in check.words for check in failed), failed
 
 
 @pytest.mark.parametrize(
@@ -212,13 +264,17 @@ def test_what_the_champion_found_must_still_be_found(found: int, still: int, hol
         assert f"{found - still} are missed" in report.refusals[0].words
 
 
-def int8_result(**ap50: float | None) -> Any:
-    return evaluation(*(class_result(name, ap50=value) for name, value in ap50.items()), precision="int8")
+def int8_result(instances: int = 200, map50: float | None = 0.9, missed: int = 0, **ap50: float | None) -> Any:
+    classes = (class_result(name, instances, missed, ap50=value) for name, value in ap50.items())
+    return evaluation(*classes, precision="int8", map50=map50)
 
 
 @pytest.mark.parametrize(
     ("int8", "names"),
     [
+        pytest.param(int8_result(scratch=0.9, pit=0.9, map50=0.88), ["map50: loss by INT8"], id="the mean loses"),
+        pytest.param(int8_result(scratch=0.9, pit=0.9, map50=None), ["map50: loss by INT8"], id="no mean"),
+        pytest.param(int8_result(scratch=0.9, pit=0.9, missed=200), ["answers of INT8"], id="nothing is found"),
         pytest.param(int8_result(scratch=0.895, pit=0.9), [], id="within the limit"),
         pytest.param(int8_result(scratch=0.88, pit=0.9), ["scratch: loss by INT8"], id="one class loses"),
         pytest.param(int8_result(scratch=math.nan, pit=0.9), ["scratch: loss by INT8"], id="not a number"),
@@ -228,6 +284,13 @@ def int8_result(**ap50: float | None) -> Any:
     ],
 )
 def test_int8_against_fp32_class_by_class(int8: Any, names: list[str]):
+    fp32 = evaluation(class_result("scratch", 200), class_result("pit", 200))
+    assert refused(decide(Evidence(candidate=fp32, parity=parity(), int8=int8), gate_policy())) == names
+
+
+@pytest.mark.parametrize(("after", "names"), [(0.8, []), (0.79, ["pit: loss by INT8"])])
+def test_one_true_box_of_a_rare_class_is_no_loss(after: float, names: list[str]):
+    int8 = int8_result(10, scratch=0.9, pit=after)
     assert refused(decide(Evidence(candidate=evaluation(), parity=parity(), int8=int8), gate_policy())) == names
 
 

@@ -1,25 +1,27 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from data_contracts.dataset import DatasetRef
 from data_contracts.errors import JobError, Problem, RegistryError
+from tasks.devices import Gpu, check_devices
 from tasks.preflight import (
-    PreflightConfig,
     check_artifacts,
+    check_code,
     check_disk,
     check_location,
     check_model,
-    check_repository,
     collect,
     look_ahead,
 )
+from tasks.provenance import CodeRevision
 from tasks.train import TrainConfig
-from training_fakes import TRAIN
+from training_fakes import PREFLIGHT, RESOURCES, TRAIN, ahead
 
-CONFIG = PreflightConfig(min_free_mib=1)
 WEIGHTS = TrainConfig(**(TRAIN | {"model": "yolov8n.pt"}))
 
 
@@ -93,30 +95,72 @@ def test_the_model_is_there_or_may_be_fetched(tmp_path: Path, changes, missing: 
 
 
 @pytest.mark.parametrize(
-    ("repository", "missing"),
+    ("case", "wanted", "installed", "words"),
     [
-        pytest.param(".", False, id="folder"),
-        pytest.param("no/such/folder", True, id="no folder"),
-        pytest.param("https://git.example/data.git", False, id="URL"),
-        pytest.param("git@git.example:data.git", False, id="ssh"),
+        ("any", None, CodeRevision("a" * 40, dirty=True), ""),
+        ("this one", "aaaaaaa", CodeRevision("a" * 40, dirty=False), ""),
+        ("another", "bbbbbbb", CodeRevision("a" * 40, dirty=False), "expected bbbbbbb, got aaaa"),
+        ("altered", "aaaaaaa", CodeRevision("a" * 40, dirty=True), "with uncommitted changes"),
+        ("a package", "aaaaaaa", CodeRevision("package-1.0", dirty=False), "got package-1.0"),
     ],
 )
-def test_the_dataset_repository(repository: str, missing: bool):
-    assert bool(list(check_repository(repository))) == missing
+def test_the_code_is_what_the_job_asks_for(case: str, wanted: str | None, installed: CodeRevision, words: str):
+    found = "".join(map(str, check_code(wanted, installed)))
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("case", "needs", "gpus", "words"),
+    [
+        ("none wished", {}, (), ""),
+        ("there", {"devices": 1, "device_memory_mib": 8000}, (Gpu("A", 8000),), ""),
+        ("none there", {"devices": 1}, (), "1 that torch can use, got 0 (none)"),
+        ("too few", {"devices": 2}, (Gpu("A", 8000),), "got 1 (A)"),
+        ("too small", {"devices": 2, "device_memory_mib": 9000}, (Gpu("A", 9000), Gpu("B", 8000)), "8000 MiB (B)"),
+    ],
+)
+def test_the_devices_are_those_that_the_job_declares(case: str, needs: dict[str, int], gpus: tuple[Gpu, ...], words):
+    found = "".join(map(str, check_devices(RESOURCES.model_copy(update=needs), lambda: gpus)))
+    assert words in found
+    assert bool(found) == bool(words)
 
 
 def test_all_that_is_missing_is_told_at_once(tmp_path: Path):
+    repository = DatasetRef(repository="no/such/folder")
+    missing = ahead(tmp_path, dataset=repository, train=WEIGHTS, code_revision="b" * 40)
     with pytest.raises(JobError) as refused:
-        look_ahead(Artifacts(down=True), "plates", "no/such/folder", WEIGHTS, tmp_path, CONFIG)  # type: ignore[arg-type]
+        look_ahead(Artifacts(down=True), missing, PREFLIGHT)  # type: ignore[arg-type]
     message = str(refused.value)
-    for part in ("permission denied", "yolov8n.pt", "no/such/folder"):
+    for part in ("permission denied", "yolov8n.pt", "no/such/folder", "job.code_revision"):
         assert part in message
-    assert len(refused.value.problems) == 3
+    assert len(refused.value.problems) == 4
+
+
+def test_a_teacher_that_is_not_here_is_named(tmp_path: Path):
+    train = TrainConfig(**(TRAIN | {"teacher": "large.pt"}))
+    with pytest.raises(JobError, match=r"train\.teacher 'large\.pt'"):
+        look_ahead(Artifacts(), ahead(tmp_path, train=train), PREFLIGHT)  # type: ignore[arg-type]
 
 
 def test_facts_when_all_is_there(tmp_path: Path):
-    facts = look_ahead(Artifacts(), "plates", str(tmp_path), TrainConfig(**TRAIN), tmp_path, CONFIG)  # type: ignore[arg-type]
+    facts = look_ahead(Artifacts(), ahead(tmp_path), PREFLIGHT)  # type: ignore[arg-type]
     assert (facts.artifact_location, facts.model) == ("mlflow-artifacts:/1", "pico.yaml")
+
+
+def test_what_does_not_answer_in_time_is_named_and_the_rest_is_still_told():
+    over = threading.Event()
+
+    def hanging() -> Iterator[Problem]:
+        over.wait(30)
+        return iter(())
+
+    found = collect({"MLflow": hanging, "disk": lambda: ["full"]}, limit_s=0.2)
+    over.set()
+    assert [str(one) for one in found] == [
+        "MLflow: expected an answer within 0.2 s, got none. Check that it runs and that this machine reaches it.",
+        "full",
+    ]
 
 
 def test_an_unforeseen_error_is_not_taken_for_a_finding():
@@ -125,4 +169,4 @@ def test_an_unforeseen_error_is_not_taken_for_a_finding():
         yield
 
     with pytest.raises(ZeroDivisionError):
-        collect([broken])
+        collect({"disk": broken}, limit_s=30)

@@ -9,8 +9,11 @@ import pytest
 from builders import make_bundle, make_probe_set, plate, probed_bundle
 from data_contracts.errors import BundleError, RegistryError
 from serving.bundle import open_bundle
+from tasks import register as registering
 from tasks.gates import Evidence, GateReport, decide
-from tasks.register import register
+from tasks.gating.remembered import FoundDefects, Remembered, read_remembered
+from tasks.promote import attested_report
+from tasks.register import attest_decision, keep_rejected, register
 from tasks.registry import RegisteredVersion, Registry
 from training_fakes import FakeRegistry, evaluation, gate_policy, parity
 
@@ -61,6 +64,32 @@ def test_an_accepted_bundle_becomes_the_candidate_with_its_evidence(bundle: Path
     assert GateReport.model_validate(written["statement"]) == report
     assert (bundle / "attestations" / "measurements.json").is_file()
     assert open_bundle(bundle).digest == bundle.name
+
+
+@pytest.mark.parametrize("map50", [0.9, 0.5], ids=["accepted", "rejected"])
+def test_every_decision_is_attested_on_the_sealed_digest_a_rejection_too(bundle: Path, map50: float):
+    result, report = report_about(bundle.name, map50)
+    handed_on = Remembered(champions=(FoundDefects(champion="e" * 64, defects=("a" * 16,)),))
+    attest_decision.fn(bundle, result, report, handed_on)
+    sealed = open_bundle(bundle, bundle.name)
+    assert read_remembered(bundle) == handed_on
+    assert attested_report(sealed) == report
+    assert attested_report(sealed).accepted == (map50 == 0.9)
+    written = [json.loads(file.read_text()) for file in (bundle / "attestations").iterdir()]
+    assert {one["kind"] for one in written} == {"gates", "measurements", "remembered"}
+    assert {one["digest"] for one in written} == {bundle.name}
+
+
+def test_a_rejected_bundle_is_kept_where_no_version_is_made_from(bundle: Path, monkeypatch: pytest.MonkeyPatch):
+    kept: list[tuple[str, Path, str]] = []
+
+    class Records:
+        def __init__(self, url: str) -> None:
+            self.log_folder = lambda *folder: kept.append(folder)
+
+    monkeypatch.setattr(registering, "Registry", Records)
+    keep_rejected.fn("http://127.0.0.1:1", "run-1", bundle)
+    assert kept == [("run-1", bundle, "rejected-bundle")]
 
 
 def test_the_probe_set_that_a_bundle_names_goes_with_it(tmp_path: Path):

@@ -16,8 +16,9 @@ from serving.bundle import hash_file, open_bundle
 from serving.detector import check_golden
 from serving.probe_files import open_probe_set
 from tasks.export import ExportedModel
+from tasks.golden_pictures import choose_golden
 from tasks.pictures import bundle_detector
-from tasks.seal import SealConfig, SealedBundle, add_attestation, choose_golden, seal, version_label
+from tasks.seal import SealConfig, SealedBundle, add_attestation, seal, version_label
 from training_fakes import patch_picture, truth
 
 CONFIG = SealConfig(

@@ -1,9 +1,10 @@
-"""What a run leaves for people: the links to its records."""
+"""What a run leaves for people: the numbers in short, and the links to its records."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from made_case import made_case
 from tasks import showcase
 
 
@@ -40,3 +41,15 @@ def test_the_data_report_lies_beside_the_run_and_is_linked(tmp_path, monkeypatch
         "mlflow-run": "http://public/runs/run1",
         "data-report": "http://public/runs/run1/artifacts/data/data_report.html",
     }
+
+
+def test_numbers_stand_with_their_ranges(tmp_path):
+    case = made_case(tmp_path, pictures=20, with_int8=False)
+    ours, theirs = case.evidence.candidate, case.evidence.champion
+    assert theirs
+    told = showcase.metrics_markdown(ours, theirs)
+    for one in (ours, theirs):
+        assert one.intervals
+        assert one.intervals.map50
+        assert f"{one.map50:.3f} ({one.intervals.map50.low:.3f} to {one.intervals.map50.high:.3f})" in told
+    assert showcase.metrics_markdown(ours, None).count("to") < told.count("to")

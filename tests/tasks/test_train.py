@@ -11,16 +11,11 @@ from data_contracts.errors import JobError, RegistryError
 from tasks.model_files import find_model
 from tasks.registry import MetricLog
 from tasks.run_log import current_logger
-from tasks.train import (
-    EpochReporter,
-    TrainConfig,
-    epoch_line,
-    patiently,
-    run_tags,
-    tracked_run,
-    train,
-    train_arguments,
-)
+from tasks.train import Surroundings, TrainConfig, train, train_arguments
+from tasks.training.events import EpochDone
+from tasks.training.mlflow_run import run_tags, tracked_run
+from tasks.training.recovery import RecoveryConfig
+from tasks.training.tracking import EpochReporter, epoch_line, patiently
 from tasks.yolo import resolve_model
 from training_fakes import ORIGIN, PIN, TRAIN, FakeRegistry
 
@@ -112,15 +107,14 @@ def test_an_unreachable_server_does_not_hide_why_training_failed():
 def test_epochs_are_told_and_logged_at_their_step():
     registry, said = FakeRegistry(), []
     report = EpochReporter(MetricLog(registry, "run-0"), said.append)
-    report(1, 2, {"metrics/mAP50(B)": 0.5, "train/box_loss": math.nan}, 2.0)
-    report(2, 2, {"metrics/mAP50(B)": 0.6}, 1.0)
+    report(EpochDone(1, 2, {"metrics/mAP50(B)": 0.5, "train/box_loss": math.nan}, 2.0))
+    report(EpochDone(2, 2, {"metrics/mAP50(B)": 0.6}, 1.0))
     assert registry.steps == [
         (1, {"metrics/mAP50(B)": 0.5, "seconds/epoch": 2.0}),
         (2, {"metrics/mAP50(B)": 0.6, "seconds/epoch": 1.0}),
     ]
     assert said[0] == "epoch 1/2: mAP50 0.500, box loss nan, 2.0 s, about 2 s left"
     assert said[1] == "epoch 1: no number for train/box_loss"
-    assert report.epochs == 2
 
 
 def test_metrics_wait_while_the_server_is_away_and_none_is_lost():
@@ -128,7 +122,7 @@ def test_metrics_wait_while_the_server_is_away_and_none_is_lost():
     log = MetricLog(registry, "run-0")
     report = EpochReporter(log, said.append)
     for epoch in (1, 2, 3):
-        report(epoch, 3, {"x": float(epoch)}, 1.0)
+        report(EpochDone(epoch, 3, {"x": float(epoch)}, 1.0))
     log.close()
     assert [step for step, _ in registry.steps] == [1, 2, 3]
     assert sum("metrics wait" in line for line in said) == 2
@@ -163,8 +157,9 @@ def test_patience_has_an_end(failures: int, raises: bool):
 
 def test_an_existing_folder_is_refused_before_a_run_exists(tmp_path: Path):
     registry = FakeRegistry()
-    with pytest.raises(JobError, match="training folder: expected a new folder"):
-        train(TrainConfig(**TRAIN), tmp_path / "data.yaml", tmp_path, registry, ORIGIN, tmp_path, print)  # type: ignore[arg-type]
+    around = Surroundings(RecoveryConfig(max_resumes=0, nan_lr_factor=0.5, start_s=1, stuck_s=1))
+    with pytest.raises(JobError, match="training folder: expected a new one, or one to go on with"):
+        train(TrainConfig(**TRAIN), tmp_path / "data.yaml", tmp_path, registry, ORIGIN, tmp_path, print, around)  # type: ignore[arg-type]
     assert registry.runs == {}
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from builders import LIMITS, encode, encode_16bit, encode_mode, noisy_plate, plate, write_mini_dataset
-from picture_files import READ, REFUSED
+from picture_files import READ, REFUSED, png_that_claims
 from tasks.scan import scan_dataset
 
 WH = (64, 48)
@@ -43,7 +43,7 @@ UNREAD = {
     "cut PNG": (encode(noisy_plate(WH))[:-400], "picture_undecodable", "cut off"),
     "damaged PNG": (encode(noisy_plate(WH))[:200] + b"\xff" + encode(noisy_plate(WH))[201:], "picture_undecodable", ""),
     "several pages": (encode(plate(), "gif"), "picture_unsupported", ""),
-    "more pixels than the limit": (encode(plate((9000, 8000))), "picture_too_large", "72000000 pixels"),
+    "more pixels than the limit": (png_that_claims((9000, 8000)), "picture_too_large", "72000000 pixels"),
     "phone photo": (b"\0\0\0\x18ftypheic" + bytes(64), "picture_unsupported", "HE"),
 }
 

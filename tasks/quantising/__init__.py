@@ -1,0 +1,1 @@
+"""What `tasks.quantise` is made of: the head, calibration, the quantised file, its gate, the search."""
