@@ -135,6 +135,11 @@ class Provenance(Contract):
     mlflow_run_id: str
     seed: int
     versions: dict[str, str] = Field(description="Library versions at training.")
+    teacher_sha256: Sha256 | None = Field(
+        default=None,
+        exclude_if=lambda digest: digest is None,
+        description="Of the weights that the model was distilled from; null: none.",
+    )
 
 
 CalibrationMethod = Literal["minmax", "percentile"]

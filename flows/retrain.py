@@ -131,8 +131,8 @@ def _candidate(
     exported = export_model(trained.weights, job.train.imgsz, folder / "export", settings.home, job.export)
     rule = choose_thresholds(exported, copy.folder, job.thresholds)
     quantised = quantise_model(exported, rule, copy.folder, job.quantise, job.evaluate, job.seal, folder / "quantise")
-    run_id, seed, bundles = trained.mlflow_run_id, job.train.seed, folder / "bundles"
-    bundle = seal_bundle(exported, rule, copy.folder, pinned.pin, run_id, seed, job.seal, bundles, quantised)
+    seed, bundles = job.train.seed, folder / "bundles"
+    bundle = seal_bundle(exported, rule, copy.folder, pinned.pin, trained, seed, job.seal, bundles, quantised)
     return trained, bundle
 
 

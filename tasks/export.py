@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -175,6 +176,9 @@ def export(weights: Path, image_size: int, target: Path, config: ExportConfig) -
     )
     finish_onnx(model_file, image_size, simplify=config.simplify)
     difference = compare_with_torch(weights, model_file, image_size, config)
+    if math.isnan(difference):
+        action = "Train again with a lower train.lr0, or from an earlier checkpoint."
+        raise BundleError(Problem("trained weights", "numbers in the model's answer", "NaN", action))
     if not difference <= config.largest_difference:
         limit = f"at most {config.largest_difference:g} relative difference to torch"
         raise BundleError(

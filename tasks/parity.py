@@ -43,6 +43,7 @@ class ParityResult(Contract):
 
     holds: bool
     compared: int = Field(ge=0, description="Boxes that had to have a partner.")
+    differing: int = Field(default=0, ge=0, description="Those of them that have none within the tolerance.")
     pictures: int = Field(ge=0)
     worst_iou: float | None
     worst_corner_px: float | None
@@ -105,11 +106,13 @@ def compare_detections(
         for pair in pairs
         if not pair.is_same(config)
     ]
+    differing = len(failures)
     if len(pairs) < config.minimum_compared:
         failures.append(f"only {len(pairs)} boxes over {floor:g}: at least {config.minimum_compared} are needed")
     return ParityResult(
         holds=not failures,
         compared=len(pairs),
+        differing=differing,
         pictures=len(reference),
         worst_iou=min((pair.iou for pair in pairs), default=None),
         worst_corner_px=_finite(max((pair.corner_px for pair in pairs), default=None)),

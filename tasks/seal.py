@@ -46,6 +46,7 @@ from tasks.probe import make_probe_set
 from tasks.provenance import code_revision, library_versions
 from tasks.quantising.quantised import FP32_ONLY, Quantised
 from tasks.run_log import current_logger
+from tasks.train import TrainedModel
 
 
 class SealConfig(Contract):
@@ -86,7 +87,7 @@ def version_label(at: datetime) -> str:
     return f"{at.year}.{at.month}.{at.day}-{at:%H%M%S}"
 
 
-def provenance_of(dataset: DatasetPin, mlflow_run_id: str, seed: int) -> Provenance:
+def provenance_of(dataset: DatasetPin, mlflow_run_id: str, seed: int, teacher_sha256: str | None = None) -> Provenance:
     """Where the bundle comes from."""
     code = code_revision()
     return Provenance(
@@ -98,6 +99,7 @@ def provenance_of(dataset: DatasetPin, mlflow_run_id: str, seed: int) -> Provena
         mlflow_run_id=mlflow_run_id,
         seed=seed,
         versions=library_versions(),
+        teacher_sha256=teacher_sha256,
     )
 
 
@@ -220,7 +222,7 @@ def seal_bundle(
     rule: VerdictRule,
     working_copy: Path,
     dataset: DatasetPin,
-    mlflow_run_id: str,
+    trained: TrainedModel,
     seed: int,
     config: SealConfig,
     target_root: Path,
@@ -228,7 +230,7 @@ def seal_bundle(
 ) -> SealedBundle:
     """Seal an exported model with golden pictures of the validation split."""
     truth = read_ground_truth(working_copy, Split.VAL)
-    provenance = provenance_of(dataset, mlflow_run_id, seed)
+    provenance = provenance_of(dataset, trained.mlflow_run_id, seed, trained.teacher_sha256)
     sealed = seal(exported, rule, truth, provenance, config, target_root, quantised)
     if quantised.model is not None and not sealed.int8:
         made = open_bundle(sealed.path).manifest.quantisation

@@ -19,6 +19,7 @@ from serving.bundle import hash_file
 from tasks import yolo
 from tasks.registry import MetricLog, Registry
 from tasks.run_log import current_logger
+from tasks.teacher import TAG as TEACHER_TAG
 from tasks.teacher import distill_arguments, find_teacher, teacher_tags
 from tasks.training.checkpoints import history
 from tasks.training.events import EpochDone, Event, Observer
@@ -100,6 +101,7 @@ class TrainedModel:
     epochs: int
     seconds: float
     class_names: tuple[str, ...]
+    teacher_sha256: str | None = None
 
 
 def train_arguments(config: TrainConfig) -> dict[str, object]:
@@ -161,7 +163,14 @@ def train(
         patiently(lambda: hand_over(log, registry, run_id, run_dir, trained.weights, ended), say)
     seconds = time.monotonic() - started
     return TrainedModel(
-        trained.weights, trained.weights_sha256, run_dir, run_id, trained.epochs, seconds, trained.class_names
+        trained.weights,
+        trained.weights_sha256,
+        run_dir,
+        run_id,
+        trained.epochs,
+        seconds,
+        trained.class_names,
+        tags.get(TEACHER_TAG),
     )
 
 

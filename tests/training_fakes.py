@@ -126,11 +126,11 @@ def speed(seconds: float | None = 0.01, peak_mib: float | None = 100.0, candidat
     return SpeedResult(candidate=candidate, champion="d" * 64, batches=batches)
 
 
-def parity(*, holds: bool = True, failures: Sequence[str] = ()) -> ParityResult:
+def parity(*, holds: bool = True, failures: Sequence[str] = (), differing: int = 0) -> ParityResult:
     """A parity result."""
     return ParityResult(
         holds=holds, compared=30, pictures=10, worst_iou=0.999, worst_corner_px=0.1, worst_score=0.0001,
-        failures=tuple(failures),
+        failures=tuple(failures), differing=differing,
     )  # fmt: skip
 
 

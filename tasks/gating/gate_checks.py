@@ -98,5 +98,8 @@ def parity_check(parity: ParityResult) -> GateCheck:
     """The bundle must find what the trained weights find."""
     good = f"{parity.compared} boxes agree with the trained weights."
     first = "; ".join(parity.failures[:3]) or "no reason given"
-    bad = f"the bundle differs from the trained weights: {first}. Export again."
+    if parity.differing:
+        bad = f"the bundle differs from the trained weights: {first}. Export again."
+    else:
+        bad = f"nothing is proved: {first}. The model finds too little: see the checks of its accuracy."
     return yes_or_no("parity", holds=parity.holds, good=good, bad=bad)

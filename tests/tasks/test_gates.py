@@ -142,8 +142,16 @@ def test_no_good_parts_in_the_split_ask_for_no_overkill_rate():
     assert alone(evaluation(good_pictures=0, overkill_rate=None)).accepted
 
 
+def test_too_few_boxes_to_compare_is_no_fault_of_the_export():
+    few = parity(holds=False, failures=["only 2 boxes over 0.25: at least 5 are needed"])
+    report = decide(Evidence(candidate=evaluation(), parity=few), gate_policy())
+    (words,) = [check.words for check in report.refusals]
+    assert "only 2 boxes" in words
+    assert "Export again" not in words
+
+
 def test_broken_parity_refuses_with_its_first_failures():
-    broken = parity(holds=False, failures=["a.png: IoU 0.5"])
+    broken = parity(holds=False, failures=["a.png: IoU 0.5"], differing=1)
     report = decide(Evidence(candidate=evaluation(), parity=broken), gate_policy())
     assert refused(report) == ["parity"]
     assert "a.png: IoU 0.5" in report.refusals[0].words
