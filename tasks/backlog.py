@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 SCHEDULER_TAG = "auto-scheduled"
+RETRY = "AwaitingRetry"
+"""Name of the state of a run that waits to be taken up again; Prefect's own pages use the same."""
 
 
 def by_schedule(run: FlowRun) -> bool:
@@ -26,13 +28,19 @@ def by_schedule(run: FlowRun) -> bool:
     )
 
 
+def is_new(run: FlowRun) -> bool:
+    """Whether a schedule made this run and it has not begun yet."""
+    return by_schedule(run) and run.state_name != RETRY
+
+
 def superseded(runs: Sequence[FlowRun], at: datetime) -> dict[UUID, FlowRun]:
     """Runs that give way, each with the run that catches up for it.
 
-    `runs` are waiting runs of any deployments; those that are due later than `at` neither give way nor supersede.
+    `runs` are waiting runs of any deployments. Those that are due later than `at` neither give way nor supersede, nor
+    do those that are to be taken up again: they have begun.
     """
     latest: dict[UUID, FlowRun] = {}
-    due = [run for run in runs if by_schedule(run) and run.expected_start_time and run.expected_start_time <= at]
+    due = [run for run in runs if is_new(run) and run.expected_start_time and run.expected_start_time <= at]
     due.sort(key=lambda run: (run.expected_start_time, str(run.id)))
     for run in due:
         if run.deployment_id is not None:

@@ -11,18 +11,16 @@ from uuid import UUID
 
 from data_contracts.errors import JobError, OutsideSystemError, Problem
 from data_contracts.release import now
+from tasks.backlog import RETRY
 from tasks.run_folder import is_alive
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun, State
 
-RESUMED = "AwaitingRetry"
-"""Name of the state of a run that waits to be taken up again; Prefect's own pages use the same."""
-
 
 def count_resumes(states: Sequence[State]) -> int:
     """How often a run was taken up again, by its states so far."""
-    return sum(state.name == RESUMED for state in states)
+    return sum(state.name == RETRY for state in states)
 
 
 def was_cancelled(states: Sequence[State]) -> bool:

@@ -42,6 +42,12 @@ def test_runs_of_the_future_neither_give_way_nor_supersede() -> None:
     assert superseded(runs, AT) == {}
 
 
+def test_a_run_that_is_taken_up_again_neither_gives_way_nor_supersedes() -> None:
+    begun = run(2).model_copy(update={"state_name": "AwaitingRetry"})
+    assert superseded([run(3), begun, run(1)], AT).keys().isdisjoint({begun.id})
+    assert superseded([run(2), begun.model_copy(update={"expected_start_time": AT})], AT) == {}
+
+
 @pytest.mark.parametrize(
     ("case", "changes", "expected"),
     [
