@@ -13,8 +13,10 @@ from uuid import UUID
 from data_contracts.errors import JobError, OutsideSystemError, Problem, raise_if_any
 from deployments.automations import apply_automations
 from deployments.environment import alert_webhook
-from deployments.params import load_params, read_yaml
+from deployments.field_problems import field_problem
+from deployments.params import load_params
 from deployments.steps import read_params
+from deployments.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -71,17 +73,16 @@ def _filled(value: Any, params: dict[str, Any]) -> Any:
     return value
 
 
-def _value_problems(function: Any, name: str, value: Any, subject: str) -> Iterator[Problem]:
+def _value_problems(function: Any, name: str, value: Any, subject: str) -> Iterator[Problem | str]:
     from typing import get_type_hints
 
     from pydantic import TypeAdapter, ValidationError
 
+    wanted = get_type_hints(function, include_extras=True)[name]
     try:
-        TypeAdapter(get_type_hints(function, include_extras=True)[name]).validate_python(value)
+        TypeAdapter(wanted).validate_python(value)
     except ValidationError as error:
-        for item in error.errors():
-            field = ".".join([subject, *(str(part) for part in item["loc"])])
-            yield Problem(field, item["msg"], repr(item["input"]), "Mend it.")
+        yield from (field_problem(wanted, subject, item) for item in error.errors())
 
 
 def check(project: Path) -> list[dict[str, Any]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import Field, ValidationError
 
 from data_contracts.base import Contract
-from data_contracts.errors import JobError, Problem
+from data_contracts.errors import JobError
 from deployments.automations import AlertConfig
+from deployments.field_problems import field_problem
+from deployments.yaml_files import read_yaml
 from tasks.alerts import AttendConfig
 from tasks.ensure_service import EnsureServiceConfig
 from tasks.job import TrainingJob
@@ -47,17 +48,6 @@ def load_params(path: Path) -> Params:
     return validated(Params, read_yaml(path), path.name)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file that holds a mapping. Raises JobError naming the file and line."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise JobError(Problem(str(path), "a readable YAML file", str(error), "Mend or name another file.")) from None
-    if not isinstance(content, dict):
-        raise JobError(Problem(str(path), "a mapping of fields", type(content).__name__, "Write `field: value` lines."))
-    return content
-
-
 def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """`base` with the values of `over`, mappings merged in depth.
 
@@ -82,13 +72,4 @@ def validated(model: type[Model], content: dict[str, Any], subject: str) -> Mode
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise JobError(*(_field_problem(subject, item) for item in error.errors())) from None
-
-
-def _field_problem(subject: str, item: Any) -> Problem:
-    field = ".".join(str(part) for part in item["loc"]) or "(whole)"
-    if item["type"] == "extra_forbidden":
-        return Problem(f"{subject}: {field}", "a known field", "an unknown one", "Check its spelling or remove it.")
-    if item["type"] == "missing":
-        return Problem(f"{subject}: {field}", "a value", "none", "Add it.")
-    return Problem(f"{subject}: {field}", item["msg"].removeprefix("Value error, "), repr(item["input"]), "Mend it.")
+        raise JobError(*(field_problem(model, subject, item) for item in error.errors())) from None

@@ -229,6 +229,9 @@ def _trained(
         return state.trained
     cause = cause_before(state) if again else None
     with around.watch(run_id) as watcher:
+        for record in history(plan.run_dir):  # of earlier processes
+            if record.epoch in logged:
+                watcher(record.done)
         ears = Ears(observe=both(report, watcher), say=say, resumed=partial(_tag_resume, registry), heard=logged)
         return Supervisor(plan, around.recovery, ears, around.command).run(state, cause)
 

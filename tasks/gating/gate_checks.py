@@ -67,7 +67,7 @@ def answers_check(name: str, result: EvaluationResult) -> GateCheck:
     """Whatever the policy allows: a model that answers nothing at all is never registered."""
     over = sum(one.found + one.false_alarms for one in result.classes)
     good = f"{over} boxes over the thresholds on {result.pictures} pictures."
-    bad = f"no box over the thresholds on {result.pictures} pictures. Look at the scores: are they all zero?"
+    bad = f"no box over the thresholds on {result.pictures} pictures. Train longer; its scores are in the gate report."
     return yes_or_no(name, holds=over > 0, good=good, bad=bad)
 
 
@@ -81,7 +81,8 @@ def class_checks(result: ClassResult, policy: GatePolicy) -> Iterable[GateCheck]
         yield yes_or_no(f"{name}: AP50", holds=False, bad=bad)
     if result.threshold is None:
         yield yes_or_no(f"{name}: known", holds=False, bad="the candidate lacks it. Train on this dataset.")
-    worse = f"Look at the missed boxes of {name}; add such pictures or lower its threshold."
+    missed = f"{result.instances - result.found} of {result.instances} defects are missed"
+    worse = f"{missed}. Look at them in the gate report; train longer or add such pictures of {name}."
     yield at_most(f"{name}: escape rate", result.escape_rate, policy.max_escape_rate, worse)
 
 
@@ -101,5 +102,5 @@ def parity_check(parity: ParityResult) -> GateCheck:
     if parity.differing:
         bad = f"the bundle differs from the trained weights: {first}. Export again."
     else:
-        bad = f"nothing is proved: {first}. The model finds too little: see the checks of its accuracy."
+        bad = f"whether the bundle finds what the trained weights find could not be told: {first}. Train longer."
     return yes_or_no("parity", holds=parity.holds, good=good, bad=bad)

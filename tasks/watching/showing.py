@@ -16,7 +16,8 @@ class Showing:
     """Made in the run that the artifacts belong to; `publish` runs in a thread of its own.
 
     Prefect keeps every update as an event with the whole content: pictures are parted from the small progress, and
-    neither is sent more often than `spacing_s`, nor again while it is the same.
+    neither is sent more often than `spacing_s`, nor again while it is the same. Curves begin with the first epoch: a
+    training that is taken up again keeps those of before until then.
     """
 
     def __init__(self, seen: Seen, spacing_s: float) -> None:
@@ -36,7 +37,7 @@ class Showing:
         if state != self._shown:
             self._progress.show(*state)
             self._shown = state
-        if now_s >= self._due_s or view.over:
+        if view.over or (now_s >= self._due_s and view.progress.epochs_done):
             self._show_curves(view, state[1])
             self._show_samples(view.progress.samples)
             self._due_s = now_s + self._spacing_s
