@@ -8,7 +8,7 @@ from uuid import UUID
 import typer
 
 from data_contracts.errors import JobError, Problem
-from deployments.cli_training import enter_training_side
+from deployments.cli_training import asking_prefect, enter_training_side
 
 
 def register(app: typer.Typer) -> None:
@@ -27,10 +27,12 @@ def resume(
     from tasks.resuming import resume_run
     from tasks.settings import load_site_settings
 
-    name = resume_run(run_id, load_site_settings().runs, "taken up again by a person")
+    with asking_prefect():
+        name = resume_run(run_id, load_site_settings().runs, "taken up again by a person")
     typer.echo(f"{name} goes on: {settings.prefect_url}/runs/flow-run/{run_id}")
     if wait:
-        end = follow_run(run_id, typer.echo)
+        with asking_prefect():
+            end = follow_run(run_id, typer.echo)
         typer.echo(f"{end.name}: {end.message}")
         if not end.completed:
             raise typer.Exit(1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,6 +38,18 @@ def enter_training_side() -> StackSettings:
     return settings
 
 
+@contextmanager
+def asking_prefect() -> Iterator[None]:
+    """Raises OutsideSystemError where the Prefect server is away, or does not do what it is asked for."""
+    import httpx
+
+    try:
+        yield
+    except httpx.HTTPError as error:
+        action = "Run `passline up`, or see PREFECT_API_URL; what it was asked for did not happen, or is not known to."
+        raise OutsideSystemError(Problem("Prefect server", "an answer", str(error), action)) from None
+
+
 def submit(
     job: Annotated[Path, typer.Argument(help="Job file; what it does not say comes from params.yaml.")],
     wait: Annotated[bool, typer.Option(help="Follow the run to its end.")] = False,
@@ -46,11 +60,13 @@ def submit(
     from deployments.params import load_job, load_params
 
     params = load_params(settings.project / "params.yaml")
-    run_id = start_retrain(load_job(job, params), params.promote)
+    with asking_prefect():
+        run_id = start_retrain(load_job(job, params), params.promote)
     typer.echo(f"{settings.prefect_url}/runs/flow-run/{run_id}")
     typer.echo(_board(midnight()).place(run_id))
     if wait:
-        end = follow_run(run_id, typer.echo)
+        with asking_prefect():
+            end = follow_run(run_id, typer.echo)
         typer.echo(f"{end.name}: {end.message}")
         if not end.completed:
             raise typer.Exit(1)
@@ -74,19 +90,16 @@ def midnight() -> datetime:
 
 
 def _board(ended_after: datetime | None) -> Board:
-    import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
 
     from deployments.jobs import POOL, read_board
 
     try:
-        with get_client(sync_client=True) as client:
+        with asking_prefect(), get_client(sync_client=True) as client:
             return read_board(client, ended_after)
     except ObjectNotFound:
         raise OutsideSystemError(Problem(f"pool {POOL!r}", "a work pool", "none", "Run `passline deploy`.")) from None
-    except httpx.HTTPError as error:
-        raise OutsideSystemError(Problem("Prefect server", "an answer", str(error), "Run `passline up`.")) from None
 
 
 def deploy() -> None:
@@ -94,5 +107,7 @@ def deploy() -> None:
     settings = enter_training_side()
     from deployments.deploy import deploy as apply
 
-    for name, deployment_id in apply(settings.project).items():
+    with asking_prefect():
+        deployed = apply(settings.project)
+    for name, deployment_id in deployed.items():
         typer.echo(f"{name:<17} {settings.prefect_url}/deployments/deployment/{deployment_id}")

@@ -53,7 +53,7 @@ def entrypoint_problems(deployments: list[dict[str, Any]]) -> Iterator[Problem]:
             )
 
 
-def parameter_problems(deployments: list[dict[str, Any]], params: dict[str, Any]) -> Iterator[Problem]:
+def parameter_problems(deployments: list[dict[str, Any]], params: dict[str, Any]) -> Iterator[Problem | str]:
     """Parameters of prefect.yaml that no flow takes or that its models refuse."""
     from prefect.flows import load_flow_from_entrypoint
 

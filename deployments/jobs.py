@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 POOL = "training"
 PAGE = 200
 LONGEST_WORDS = 300
+REASONS = 3
+"""Lines of an end that are shown; a candidate may be rejected for many reasons."""
 UNDER_WAY = ("PENDING", "RUNNING", "CANCELLING", "PAUSED")
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
 @dataclass(frozen=True)
 class JobRun:
-    """A job. `words` say why it waits, how far it is, or how it ended; `at` is since when."""
+    """A job. `words`, a line or several, say why it waits, how far it is, or how it ended; `at` is since when."""
 
     run_id: UUID
     name: str
@@ -113,7 +115,9 @@ def _waiting_words(run: FlowRun) -> str:
 
 def _end_words(run: FlowRun) -> str:
     message = run.state.message if run.state is not None else None
-    return shorten(message or "", LONGEST_WORDS, placeholder=" ..")
+    lines = [shorten(line, LONGEST_WORDS, placeholder=" ..") for line in (message or "").splitlines()]
+    more = [f"and {len(lines) - REASONS} more: see the page of the run"] if len(lines) > REASONS else []
+    return "\n".join(lines[:REASONS] + more)
 
 
 def _progress_words(client: SyncPrefectClient, run: FlowRun) -> str:

@@ -14,6 +14,9 @@ from uuid import UUID
 from data_contracts.errors import Problem
 from tasks.resources import DeclaredJob, ResourceConfig
 
+NAMED = 3
+"""Jobs that are named of those ahead; the others are counted."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -131,7 +134,8 @@ def _lacking(needs: ResourceConfig, free: HostResources, host: HostResources) ->
 
 def _held_words(names: Sequence[str]) -> Iterator[str]:
     if names:
-        yield f"behind {', '.join(names)}"
+        others = f" and {len(names) - NAMED} others" if len(names) > NAMED else ""
+        yield f"behind {', '.join(names[:NAMED])}{others}"
 
 
 def _take(needs: ResourceConfig, free: HostResources) -> tuple[Grant, HostResources]:

@@ -12,7 +12,7 @@ from tasks.resources import ResourceConfig
 
 
 def board_text(board: Board) -> str:
-    """The board for a terminal: two lines per job."""
+    """The board for a terminal: a line per job, and below it what there is to say."""
     lines = [*_group("waiting", board.waiting, numbered=True), "", *_group("running", board.running), ""]
     lines += _group("ended", board.finished)
     if board.next_scheduled is not None:
@@ -27,8 +27,7 @@ def _group(title: str, jobs: Sequence[JobRun], *, numbered: bool = False) -> Ite
     rows = [_row(number if numbered else None, one) for number, one in enumerate(jobs, start=1)]
     for one, line in zip(jobs, text_table([""] * 7, rows)[1:], strict=True):
         yield f"  {line}"
-        if one.words:
-            yield f"      {one.words}"
+        yield from (f"      {words}" for words in one.words.splitlines())
 
 
 def _row(number: int | None, one: JobRun) -> list[str]:

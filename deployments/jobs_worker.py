@@ -30,6 +30,7 @@ from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, Proc
 from data_contracts.errors import Problem
 from deployments.jobs_plan import Grant, HostResources, Plan, RunningJob, WaitingJob, plan_jobs
 from deployments.jobs_runs import WAITS, grant_labels, image_problem, running_jobs, waiting_jobs
+from tasks.alerts import REFUSED
 
 if TYPE_CHECKING:
     import anyio.abc
@@ -137,7 +138,7 @@ class JobsWorker(ProcessWorker, abc.ABC):  # ABC: keeps Prefect from registering
 
     async def _refuse(self, run: FlowRun, words: str) -> None:
         """End a run that can never start here."""
-        await self.client.set_flow_run_state(run.id, Failed(name="Refused", message=words), force=True)
+        await self.client.set_flow_run_state(run.id, Failed(name=REFUSED, message=words), force=True)
 
     async def _has_fellows(self) -> bool:
         """Whether the pool has other workers, whose hosts may be larger."""

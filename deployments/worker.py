@@ -12,6 +12,7 @@ from contextlib import suppress
 from data_contracts.errors import OutsideSystemError, Problem
 
 API_TIMEOUT_S = 280.0
+TRAINING_POOL = "training"
 
 
 def wait_for_api() -> None:
@@ -52,8 +53,12 @@ def worker_name(pool: str) -> str:
 
 
 def main(pool: str) -> None:
-    """Give up runs whose process is gone, cancel the backlog that a later run catches up for, then take runs."""
+    """Give up runs whose process is gone, cancel the backlog that a later run catches up for, then take runs.
+
+    That of the training pool also sees that every bad end is attended to.
+    """
     os.environ.setdefault("PREFECT_WORKER_QUERY_SECONDS", "2")  # before Prefect is imported
+    from deployments.missed_ends import keep_looking
     from tasks.backlog import cancel_backlog
     from tasks.orphans import give_up_orphans
     from tasks.settings import load_site_settings
@@ -61,6 +66,8 @@ def main(pool: str) -> None:
     wait_for_api()
     print(f"gave up {len(give_up_orphans(load_site_settings().runs))} runs whose process is gone", flush=True)
     print(f"cancelled {cancel_backlog()} missed scheduled runs that a later one catches up for", flush=True)
+    if pool == TRAINING_POOL:
+        keep_looking(worker_name(pool))
     with suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(work(pool))
 

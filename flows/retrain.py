@@ -15,7 +15,7 @@ from prefect import State, flow
 from prefect.states import Cancelled, Completed, Failed
 
 from data_contracts.dataset import DatasetPin, Split
-from data_contracts.errors import DatasetRepoError, RegistryError
+from data_contracts.errors import DatasetRepoError, PasslineError, RegistryError
 from flows.promote import promote
 from serving.images import ImageLimits
 from tasks.alerts import INTERRUPTED
@@ -68,6 +68,8 @@ def retrain(job: TrainingJob, promotion: PromoteConfig) -> State:
             return _retrained(job, promotion, settings, folder)
         except OUTSIDE_IS_GONE as error:
             return Failed(name=INTERRUPTED, message=str(error))
+        except PasslineError as error:  # its words say all; the step that raised it has the traceback
+            return Failed(message=str(error))
 
 
 def _retrained(job: TrainingJob, promotion: PromoteConfig, settings: SiteSettings, folder: Path) -> State:
@@ -79,7 +81,7 @@ def _retrained(job: TrainingJob, promotion: PromoteConfig, settings: SiteSetting
         settings.mlflow_url, settings.mlflow_public_url, trained.mlflow_run_id, folder / "data/data_report.html"
     )
     if not report.accepted:
-        return Completed(name="Rejected", message="; ".join(check.words for check in report.refusals))
+        return Completed(name="Rejected", message="\n".join(check.words for check in report.refusals))
     version = register_bundle(settings.mlflow_url, bundle.path, evaluation, report, bundle.probe)
     if not (job.promote and report.promotable):
         return Completed(name="Registered", message=f"version {version.number}: {report.promotion.words}")

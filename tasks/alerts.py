@@ -13,7 +13,9 @@ INTERRUPTED = "Interrupted"
 """State of a run that ended because a system outside was gone, through no fault of the job."""
 BY_ITSELF = frozenset({"Crashed", INTERRUPTED})
 """States after which a run is taken up again without anybody's word."""
-ALARMING = ("Failed", "TimedOut", "Crashed", INTERRUPTED)
+FAILED, REFUSED = "Failed", "Refused"
+"""States of a run that ended by an error, and of one that its worker never starts: the host is too small for it."""
+ALARMING = (FAILED, "TimedOut", "Crashed", INTERRUPTED, REFUSED)
 """States of a job that raise an alert."""
 ALERT_EVENT = "passline.job.alert"
 """Event of Prefect that carries an alert; the automation that tells people listens to it."""
@@ -81,6 +83,14 @@ def epoch_words(ended: EndedRun) -> str:
     return f"last epoch {ended.last_epoch}" + (f" of {ended.epochs}" if ended.epochs else "")
 
 
+def _how_to_go_on(ended: EndedRun) -> str:
+    """A resumed run has the same job: where that is wrong, only another one helps."""
+    command = resume_command(ended.run_id)
+    if ended.state in (FAILED, REFUSED) and ended.last_epoch is None:
+        return f"Submit the mended job; if the job itself is right, resume with: {command}"
+    return f"Resume with: {command}"
+
+
 def compose_alert(ended: EndedRun, config: AttendConfig, pages: str, refusal: str = "") -> Alert:
     """The alert on a run. `pages` is where people see Prefect, `refusal` why it was not taken up again by itself."""
     going_on, command = goes_on(ended, config) and not refusal, resume_command(ended.run_id)
@@ -88,7 +98,7 @@ def compose_alert(ended: EndedRun, config: AttendConfig, pages: str, refusal: st
     after = (
         f"It starts again in {config.resume_wait_s:g} s, resume {ended.resumes + 1} of {config.max_resumes}."
         if going_on
-        else f"{refusal} Resume with: {command}".strip()
+        else f"{refusal} {_how_to_go_on(ended)}".strip()
     )
     if command in cause:  # the training says it itself
         after = refusal

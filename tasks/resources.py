@@ -61,6 +61,8 @@ def declared_job(parameters: Mapping[str, Any]) -> DeclaredJob | None:
 
 def resource_words(needs: ResourceConfig, device: str, threads: int) -> str | None:
     """Why a training on `device` with so many `threads` does not go with what the job declares; None when it does."""
+    if needs.devices > 1:
+        return f"devices is {needs.devices}, but a training uses one GPU at most: ask for 1, or for 0 and a CPU"
     numbers = [] if device == "cpu" else device.split(",")
     if len(numbers) != needs.devices:
         return f"devices is {needs.devices}, but train.device {device!r} names {len(numbers)}: make them agree"

@@ -37,8 +37,9 @@ def check_teacher(teacher: str | None, weights_home: Path, *, allow_download: bo
     may_fetch = allow_download and Path(teacher).suffix == ".pt"
     is_here = Path(teacher).suffix == ".pt" and find_model(teacher, weights_home) is not None
     if not (is_here or may_fetch):
+        got = "no such file" if Path(teacher).suffix == ".pt" else "another kind of file"
         action = f"Give the path of trained weights, put them into {weights_home}, or set train.allow_download."
-        yield Problem(f"{FIELD} {teacher!r}", "a weights file (.pt)", "no such file", action)
+        yield Problem(f"{FIELD} {teacher!r}", "a weights file (.pt)", got, action)
 
 
 def find_teacher(teacher: str | None, data_yaml: Path, weights_home: Path, *, allow_download: bool) -> Teacher | None:

@@ -100,7 +100,7 @@ def test_how_todays_jobs_ended_the_latest_first() -> None:
         "before": MIDNIGHT - timedelta(1),
     }
     runs = [
-        run(name, Completed(name="Rejected", message=f"{name}\n  more {'x' * 400}"), end_time=end)
+        run(name, Completed(name="Rejected", message=f"{name}  more {'x' * 400}"), end_time=end)
         for name, end in ends.items()
     ]
     assert [(one.name, one.state, one.words) for one in board(*runs, after=MIDNIGHT).finished] == [
@@ -162,3 +162,11 @@ def test_an_image_is_for_pools_that_start_containers() -> None:
     assert job_variables(None, process) == {}
     with pytest.raises(JobError, match=r"job\.image: expected none in a pool of type process, got 'trainer:1'"):
         job_variables("trainer:1", process)
+
+
+def test_of_many_reasons_the_first_are_shown_each_on_its_line() -> None:
+    reasons = [f"class {number}: too many are missed." for number in range(5)]
+    rejected = run("done", Completed(name="Rejected", message="\n".join(reasons)), end_time=now())
+    lines = [line.strip() for line in board_text(board(rejected)).splitlines()]
+    shown = lines.index(reasons[0])
+    assert lines[shown : shown + 4] == [*reasons[:3], "and 2 more: see the page of the run"]

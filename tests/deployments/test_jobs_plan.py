@@ -82,6 +82,12 @@ def test_a_waiting_job_keeps_what_is_free_of_its_needs() -> None:
     assert plan.waits[small.run_id] == "needs 1 cores, 0 of 4 are free; behind first, large"
 
 
+def test_of_many_jobs_ahead_the_first_are_named() -> None:
+    ahead = [waiting(name, cpus=4, priority=90 - place) for place, name in enumerate("abcde")]
+    plan = plan_jobs(HOST, [running("first", cores=(0, 1, 2, 3))], ahead)
+    assert plan.waits[ahead[-1].run_id].endswith("behind first, a, b and 2 others")
+
+
 def test_a_later_job_may_start_with_what_nobody_ahead_needs() -> None:
     gpu, cpu = waiting("gpu", devices=1, priority=60), waiting("cpu", cpus=2)
     plan = plan_jobs(HOST, [running("first", cores=(0,), devices=(0, 1))], [gpu, cpu])

@@ -226,6 +226,8 @@ def test_the_process_ends_with_its_parent_and_another_parent_goes_on(place: Plac
     assert place.only_run("orphan").info.status == "RUNNING"
     assert place.train("orphan").epochs == 4
     assert place.epochs("orphan") == [1, 2, 3, 4]
+    shown = [event.epoch for event in place.events if isinstance(event, EpochDone)]
+    assert shown == [1, 2, 3, 4], "the curves of a training that goes on are whole"
     assert place.only_run("orphan").info.status == "FINISHED"
 
 

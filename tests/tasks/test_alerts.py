@@ -44,7 +44,9 @@ def test_a_run_goes_on_by_itself_a_bounded_number_of_times(state: str, resumes: 
 @pytest.mark.parametrize(("last_epoch", "words"), [(7, "last epoch 7 of 40"), (None, "no epoch was finished")])
 def test_an_alert_names_cause_last_epoch_and_how_to_go_on(state: str, last_epoch: int | None, words: str) -> None:
     alert = compose_alert(replace(ENDED, state=state, last_epoch=last_epoch, resumes=2), CONFIG, "http://pages")
-    assert alert.text == (f"retrain calm-owl: {state}; {words}. no sign of life for 120 s. Resume with: {COMMAND}")
+    of_the_job = last_epoch is None and state in ("Failed", "Refused")
+    how = "Submit the mended job; if the job itself is right, resume with" if of_the_job else "Resume with"
+    assert alert.text == f"retrain calm-owl: {state}; {words}. no sign of life for 120 s. {how}: {COMMAND}"
     assert (alert.resume, alert.resumes_by_itself, alert.url) == (
         COMMAND,
         False,

@@ -45,6 +45,7 @@ def test_a_run_without_a_valid_job_declares_nothing(case: str, parameters: dict[
         ("a GPU not declared", {}, "0", 0, "devices is 0, but train.device '0' names 1"),
         ("a GPU not used", {"devices": 1}, "cpu", 0, "devices is 1, but train.device 'cpu' names 0"),
         ("a number of the host", {"devices": 1}, "3", 0, "train.device '3' must be '0'"),
+        ("two GPUs", {"devices": 2}, "0", 0, "devices is 2, but a training uses one GPU at most"),
         ("more threads than cores", {}, "cpu", 3, "train.threads is 3"),
     ],
 )
