@@ -12,6 +12,7 @@ from uuid import UUID
 from data_contracts.release import now
 from deployments.jobs_plan import in_order
 from deployments.jobs_runs import WAITS, waiting_jobs
+from tasks.flow_runs import read_all
 from tasks.resources import DeclaredJob, declared_job
 from tasks.watching.showing import PROGRESS_KEY
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 POOL = "training"
-PAGE = 200
 LONGEST_WORDS = 300
 REASONS = 3
 """Lines of an end that are shown; a candidate may be rejected for many reasons."""
@@ -93,9 +93,7 @@ def _runs(client: SyncPrefectClient, states: tuple[str, ...], ended_after: datet
         end_time=filters.FlowRunFilterEndTime(after_=ended_after) if ended_after else None,
     )
     pool = filters.WorkPoolFilter(name=filters.WorkPoolFilterName(any_=[POOL]))
-    found: list[FlowRun] = []
-    while page := client.read_flow_runs(flow_run_filter=wanted, work_pool_filter=pool, limit=PAGE, offset=len(found)):
-        found += page
+    found = read_all(client, flow_run_filter=wanted, work_pool_filter=pool)
     return [run for run in found if run.expected_start_time and declared_job(run.parameters) is not None]
 
 

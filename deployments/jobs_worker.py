@@ -31,14 +31,13 @@ from data_contracts.errors import Problem
 from deployments.jobs_plan import Grant, HostResources, Plan, RunningJob, WaitingJob, plan_jobs
 from deployments.jobs_runs import WAITS, grant_labels, image_problem, running_jobs, waiting_jobs
 from tasks.alerts import REFUSED
+from tasks.flow_runs import AT_ONCE
 
 if TYPE_CHECKING:
     import anyio.abc
     from prefect.client.schemas.responses import WorkerFlowRunResponse
 
 UNDER_WAY = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
-AT_ONCE = 200
-"""Runs that the server names per call."""
 
 
 def run_environment(grant: Grant) -> dict[str, str]:

@@ -15,6 +15,7 @@ from uuid import UUID
 from data_contracts.release import now
 from deployments.stuck_cancels import end_overdue
 from tasks.alerts import ALARMING
+from tasks.flow_runs import read_all
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -28,8 +29,6 @@ GRACE = timedelta(seconds=45)
 WINDOW = timedelta(days=1)
 """How far back is looked: older ends are no news."""
 EVERY_S = 30.0
-AT_ONCE = 200
-"""Runs that the server names per call."""
 
 
 def missed_ends(ended: Sequence[FlowRun], attending: Sequence[FlowRun], at: datetime) -> list[UUID]:
@@ -68,10 +67,7 @@ def _runs(client: SyncPrefectClient, deployment: str, wanted: FlowRunFilter) -> 
     from prefect.client.schemas import filters
 
     of = filters.DeploymentFilter(name=filters.DeploymentFilterName(any_=[deployment]))
-    found: list[FlowRun] = []
-    while page := client.read_flow_runs(flow_run_filter=wanted, deployment_filter=of, limit=AT_ONCE, offset=len(found)):
-        found += page
-    return found
+    return read_all(client, flow_run_filter=wanted, deployment_filter=of)
 
 
 def keep_looking(worker: str) -> None:

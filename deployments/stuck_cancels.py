@@ -15,6 +15,7 @@ from uuid import UUID
 import psutil
 
 from deployments.jobs_runs import WORKER
+from tasks.flow_runs import read_all
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -26,7 +27,6 @@ TO_END_S = 30.0
 """How long a process has to end by itself, before it is killed."""
 RUN_ID = "PREFECT__FLOW_RUN_ID"
 """Variable of a run's process that holds its id."""
-AT_ONCE = 200
 
 
 def overdue(cancelling: Sequence[FlowRun], worker: str, at: datetime) -> list[UUID]:
@@ -44,7 +44,7 @@ def end_overdue(client: SyncPrefectClient, worker: str, at: datetime) -> list[UU
     from prefect.client.schemas.objects import StateType
 
     state = filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=[StateType.CANCELLING]))
-    found = client.read_flow_runs(flow_run_filter=filters.FlowRunFilter(state=state), limit=AT_ONCE)
+    found = read_all(client, flow_run_filter=filters.FlowRunFilter(state=state))
     late = set(map(str, overdue(found, worker, at)))
     ours = [(process, run_id) for process, run_id in _processes() if run_id in late]
     for process, _ in ours:

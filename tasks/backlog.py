@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from data_contracts.release import now
+from tasks.flow_runs import read_all
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
@@ -60,13 +61,8 @@ def waiting_runs() -> list[FlowRun]:
     from prefect.client.schemas.sorting import FlowRunSort
 
     wanted = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])))
-    found: list[FlowRun] = []
     with get_client(sync_client=True) as client:
-        while page := client.read_flow_runs(
-            flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_ASC, limit=200, offset=len(found)
-        ):
-            found += page
-    return found
+        return read_all(client, flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_ASC)
 
 
 def cancel_backlog() -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from data_contracts.release import now
+from tasks.flow_runs import read_all
 from tasks.run_folder import LOCK, is_alive
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def give_up_orphans(folder: Path) -> list[UUID]:
 
     under_way = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING])
     with get_client(sync_client=True) as client:
-        found = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way)))
+        found = read_all(client, flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way)))
         lost = orphans(found, folder, now())
         for run in lost:
             wished = run.state is not None and run.state.is_cancelling()

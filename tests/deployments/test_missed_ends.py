@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 from prefect.client.schemas.objects import FlowRun, State, StateType
 
-from deployments.missed_ends import AT_ONCE, attend_to_missed, missed_ends
+from deployments.missed_ends import attend_to_missed, missed_ends
+from tasks.flow_runs import AT_ONCE
 
 AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
 RUN_ID = uuid4()

@@ -28,7 +28,7 @@ def cancelling(run_id: UUID, since_s: float = 60.0, worker: str = "here") -> Flo
 
 
 def server(*runs: FlowRun) -> Any:
-    return SimpleNamespace(read_flow_runs=lambda **_: list(runs))
+    return SimpleNamespace(read_flow_runs=lambda limit, offset, **_: list(runs)[offset:][:limit])
 
 
 @pytest.fixture(params=["pass", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"], ids=["ends", "has to be killed"])
